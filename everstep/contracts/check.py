@@ -1,0 +1,254 @@
+"""``check_spec``: every problem of a run spec at once, each with path, value and hint."""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from everstep.contracts import run_spec as spec
+from everstep.contracts.instances import INSTANCE_TYPES, similar_types
+from everstep.contracts.models import PRESETS, ModelConfig
+from everstep.contracts.problems import Problem
+from everstep.contracts.run_spec import REFERENCE, SECRET, SECRET_NAME, RunSpec
+
+Sections = Mapping[str, Any]
+
+
+def check_spec(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
+    """Parse and cross-check. A spec only when there is no problem at all."""
+    if not isinstance(raw, dict):
+        return None, [_not_an_object(raw)]
+    problems = list(_unknown(raw, RunSpec.model_fields, ""))
+    sections: dict[str, Any] = {}
+    for name, field in RunSpec.model_fields.items():
+        if name not in raw:
+            if field.is_required():
+                problems.append(_missing(name))
+            else:
+                sections[name] = field.get_default(call_default_factory=True)
+            continue
+        try:
+            sections[name] = _adapter(field).validate_python(raw[name])
+        except ValidationError as error:
+            problems.extend(_from_pydantic(error, name, field))
+    for rule in RULES:
+        problems.extend(rule(sections))
+    problems.extend(_secrets(raw, ""))
+    if problems:
+        return None, problems
+    return RunSpec(**sections), []
+
+
+def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+    from typing import Annotated
+
+    annotation: Any = field.annotation
+    for extra in field.metadata:
+        annotation = Annotated[annotation, extra]
+    return TypeAdapter(annotation)
+
+
+def resolve_model(model: spec.Model) -> ModelConfig:
+    """The shape that a valid ``model`` section names."""
+    base = model.config or PRESETS[str(model.preset)]
+    changed = {
+        key: value
+        for key, value in (("vocab_size", model.vocab_size), ("dropout", model.dropout))
+        if value is not None
+    }
+    return base.model_copy(update=changed)
+
+
+# --- cross-field rules: each reads only sections that parsed -------------------------------
+
+
+def _model(sections: Sections) -> Iterator[Problem]:
+    model = sections.get("model")
+    if model is None:
+        return
+    if (model.preset is None) == (model.config is None):
+        yield Problem(
+            path="model", value=model.preset, message="give exactly one of preset and config",
+            hint='for example "model": "llama2-7b"',
+        )
+    elif model.preset is not None and model.preset not in PRESETS:
+        near = get_close_matches(model.preset, PRESETS, n=2) or sorted(PRESETS)
+        yield Problem(
+            path="model.preset", value=model.preset, message="no such preset",
+            hint=f"one of {', '.join(near)}; or describe the shape in model.config",
+        )
+
+
+def _instance_types(sections: Sections) -> Iterator[Problem]:
+    for i, target in enumerate(sections.get("compute") or []):
+        if target.instance_type not in INSTANCE_TYPES:
+            yield Problem(
+                path=f"compute.{i}.instance_type", value=target.instance_type,
+                message="unknown instance type",
+                hint=f"did you mean {', '.join(similar_types(target.instance_type))}?",
+            )
+        if target.purchase == "spot" and target.warm_pool_seconds:
+            yield Problem(
+                path=f"compute.{i}.warm_pool_seconds", value=target.warm_pool_seconds,
+                message="SageMaker keeps no warm pool for a spot job",
+                hint="set it to 0, or purchase to on_demand",
+            )
+        if (target.purchase == "training_plan") != (target.training_plan_arn is not None):
+            yield Problem(
+                path=f"compute.{i}.training_plan_arn", value=target.training_plan_arn,
+                message="purchase training_plan and training_plan_arn go together",
+                hint="give both, or neither",
+            )
+
+
+def mesh_of(parallelism: spec.Parallelism, world_size: int) -> tuple[int, int, int, int] | None:
+    """(pipeline, replicate, shard, tensor) whose product is ``world_size``; None if there is none."""
+    fixed = parallelism.replicate * parallelism.tensor * parallelism.pipeline
+    shard = parallelism.shard or max(1, world_size // fixed)
+    if fixed * shard != world_size:
+        return None
+    return (parallelism.pipeline, parallelism.replicate, shard, parallelism.tensor)
+
+
+def _mesh(sections: Sections) -> Iterator[Problem]:
+    parallelism, train = sections.get("parallelism"), sections.get("train")
+    if parallelism is None:
+        return
+    for i, target in enumerate(sections.get("compute") or []):
+        kind = INSTANCE_TYPES.get(target.instance_type)
+        if kind is None:
+            continue
+        world = target.nodes * kind.processes
+        mesh = mesh_of(parallelism, world)
+        if mesh is None:
+            shard = parallelism.shard or "auto"
+            yield Problem(
+                path="parallelism", value=parallelism.model_dump(mode="json"),
+                message=(
+                    f"replicate {parallelism.replicate} × shard {shard} × tensor "
+                    f"{parallelism.tensor} × pipeline {parallelism.pipeline} is not the world size "
+                    f"{world} of compute.{i} ({target.nodes} nodes × {kind.processes} ranks)"
+                ),
+                hint="leave parallelism.shard out and it takes what the others leave",
+            )
+            continue
+        if train is not None:
+            data_ranks = mesh[1] * mesh[2]
+            if train.global_batch % (data_ranks * train.micro_batch):
+                yield Problem(
+                    path="train.global_batch", value=train.global_batch,
+                    message=(
+                        f"not a multiple of data ranks × micro_batch = {data_ranks} × "
+                        f"{train.micro_batch} on compute.{i}"
+                    ),
+                    hint=f"a multiple of {data_ranks * train.micro_batch}",
+                )
+
+
+def _first_cut(sections: Sections) -> Iterator[Problem]:
+    """What the trainer of this version does not do yet is refused, not ignored."""
+    parallelism = sections.get("parallelism")
+    if parallelism is None:
+        return
+    for name in ("tensor", "pipeline"):
+        if getattr(parallelism, name) > 1:
+            yield Problem(
+                path=f"parallelism.{name}", value=getattr(parallelism, name),
+                message=f"this version's trainer has no {name} parallelism",
+                hint="leave it at 1; use replicate and shard",
+            )
+
+
+RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
+    _model, _instance_types, _mesh, _first_cut,
+)
+
+
+# --- shape problems --------------------------------------------------------------------------
+
+
+def _secrets(raw: Any, path: str) -> Iterator[Problem]:
+    if isinstance(raw, dict):
+        for key, value in raw.items():
+            here = f"{path}.{key}" if path else str(key)
+            named = isinstance(value, str) and SECRET_NAME.search(str(key))
+            if named and value and not REFERENCE.match(value):
+                yield _secret(here)
+            else:
+                yield from _secrets(value, here)
+    elif isinstance(raw, list):
+        for i, value in enumerate(raw):
+            yield from _secrets(value, f"{path}.{i}")
+    elif isinstance(raw, str) and SECRET.search(raw):
+        yield _secret(path)
+
+
+def _secret(path: str) -> Problem:
+    return Problem(
+        path=path, value="<not shown>", message="looks like a literal secret",
+        hint="execution history keeps raw input: give the ARN of a Secrets Manager secret or an "
+        "SSM parameter instead, and change the secret",
+    )
+
+
+def _not_an_object(raw: Any) -> Problem:
+    return Problem(
+        path="$", value=raw, message="a run spec is a JSON object",
+        hint='the smallest: {"model": "tiny", "data": "datasets/stdlib", '
+        '"compute": [{"instance_type": "ml.m5.large"}], "stop": {"steps": 100}}',
+    )
+
+
+_EXAMPLES = {
+    "model": '"model": "llama2-7b"',
+    "data": '"data": "datasets/my-corpus"',
+    "compute": '"compute": [{"instance_type": "ml.p5.48xlarge", "nodes": 2}]',
+    "stop": '"stop": {"steps": 1000}',
+}
+
+
+def _missing(name: str) -> Problem:
+    return Problem(path=name, message="is required", hint=f"add {_EXAMPLES[name]}")
+
+
+def _unknown(raw: dict[Any, Any], known: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    for key in raw:
+        if key not in known:
+            yield _unknown_field(f"{path}{key}", raw[key], [*known])
+
+
+def _unknown_field(path: str, value: Any, known: list[str]) -> Problem:
+    near = get_close_matches(path.rsplit(".", 1)[-1], known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+    return Problem(path=path, value=value, message="unknown field", hint=hint)
+
+
+def _from_pydantic(error: ValidationError, name: str, field: FieldInfo) -> Iterator[Problem]:
+    for item in error.errors(include_url=False):
+        path = ".".join([name, *(str(part) for part in item["loc"])])
+        if item["type"] == "extra_forbidden":
+            yield _unknown_field(path, item["input"], _fields_at(field, item["loc"]))
+        elif item["type"] == "missing":
+            yield Problem(path=path, message="is required", hint=f"add {item['loc'][-1]!r}")
+        else:
+            yield Problem(
+                path=path, value=item["input"], message=item["msg"],
+                hint="see docs/run-spec.schema.json for what this field takes",
+            )
+
+
+def _fields_at(field: FieldInfo, loc: tuple[int | str, ...]) -> list[str]:
+    """Names that were possible where an unknown field stood."""
+    from typing import get_args
+
+    annotation: Any = field.annotation
+    for part in loc[:-1]:
+        if isinstance(part, int):
+            annotation = get_args(annotation)[0]
+        elif hasattr(annotation, "model_fields"):
+            annotation = annotation.model_fields[part].annotation
+    while not hasattr(annotation, "model_fields") and get_args(annotation):
+        annotation = get_args(annotation)[0]
+    return list(getattr(annotation, "model_fields", {}))

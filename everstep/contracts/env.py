@@ -1,0 +1,77 @@
+"""The environment of each process, parsed once into a model. No other module reads os.environ."""
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ControlEnv(BaseModel):
+    """What every Lambda function of the control plane is given by the stack."""
+
+    model_config = ConfigDict(frozen=True)
+
+    table: str
+    topic_arn: str
+    watchdog_period_seconds: int = Field(default=60, gt=0)
+    heartbeat_seconds: int = Field(default=300, gt=0)
+    """Heartbeat of a launch's task token: at least five watchdog periods."""
+    runbook_url: str = "docs/runbook.md"
+    prices_usd: dict[str, float] = Field(default_factory=dict)
+    """On-demand USD per instance-hour by type, from config; a missing price is said, not guessed."""
+
+    @classmethod
+    def parse(cls, environ: Mapping[str, str]) -> Self:
+        return cls.model_validate_json(environ["EVERSTEP_CONTROL"])
+
+
+class TrainerEnv(BaseModel):
+    """What a training container is given, beside SageMaker's own files under /opt/ml."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str = "alone"
+    launch: int = 1
+    checkpoint_uri: str = "checkpoints"
+    """``s3://bucket/prefix`` or a folder. One folder a checkpoint below it: see ``manifest``."""
+    output_uri: str = "output"
+    """Where failure files go: ``{output_uri}/{launch:05d}/failure.json``."""
+    resume_from: str | None = None
+    """A hint: the newest committed checkpoint when the launch was planned. May be stale."""
+    deadline_epoch: float | None = None
+    """The job will be stopped at this time: save and exit before it."""
+
+    @classmethod
+    def parse(cls, environ: Mapping[str, str]) -> Self:
+        prefix = "EVERSTEP_"
+        given = {
+            name: environ[prefix + name.upper()]
+            for name in cls.model_fields
+            if environ.get(prefix + name.upper())
+        }
+        return cls.model_validate(given)
+
+    def as_environment(self) -> dict[str, str]:
+        """The inverse of ``parse``: what LaunchAttempt puts into the job request."""
+        return {
+            f"EVERSTEP_{name.upper()}": str(value)
+            for name, value in self.model_dump().items()
+            if value is not None
+        }
+
+
+class FailureFile(BaseModel):
+    """Written by the first failing rank: to S3 whole, to /opt/ml/output/failure as one line first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    """Exception class, or ``signal``."""
+    message: str
+    traceback: str = ""
+    rank: int = 0
+    host: str = ""
+    step: int | None = None
+    time_epoch: float = 0.0
+    failure_class: str | None = None
+    """Set where the trainer knows the class itself (``diverged``, ``out_of_memory_gpu`` …)."""

@@ -1,0 +1,43 @@
+"""The events that start our handlers, as AWS publishes them; only the fields we read.
+
+Source: EventBridge's documented samples for SageMaker and Step Functions. Unknown fields and
+unknown statuses are kept: an unknown status is never terminal.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JOB_EVENT = "SageMaker Training Job State Change"
+EXECUTION_EVENT = "Step Functions Execution Status Change"
+
+TERMINAL_JOB_STATUSES = frozenset({"Completed", "Failed", "Stopped"})
+UNHAPPY_EXECUTION_STATUSES = frozenset({"ABORTED", "FAILED", "TIMED_OUT"})
+
+TAG_EXECUTION = "everstep:execution"
+TAG_RUN = "everstep:run"
+TAG_TEAM = "everstep:team"
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+
+class JobDetail(_Event):
+    job_name: str = Field(alias="TrainingJobName")
+    status: str = Field(alias="TrainingJobStatus")
+    secondary_status: str = Field(default="", alias="SecondaryStatus")
+
+
+class JobEvent(_Event):
+    detail_type: str = Field(alias="detail-type")
+    detail: JobDetail
+
+
+class ExecutionDetail(_Event):
+    execution_arn: str = Field(alias="executionArn")
+    name: str
+    status: str
+
+
+class ExecutionEvent(_Event):
+    detail_type: str = Field(alias="detail-type")
+    detail: ExecutionDetail

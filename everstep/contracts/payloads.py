@@ -1,0 +1,113 @@
+"""What travels between the states. Small on purpose: everything else is in the runs table.
+
+Every payload carries a schema version: handlers accept the present one and the one before.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class State(StrEnum):
+    """States of the machine. The handler of ``CheckQuota`` lives in ``lambdas/check_quota``."""
+
+    VALIDATE_SPEC = "ValidateSpec"
+    CHECK_QUOTA = "CheckQuota"
+    WAIT_FOR_ROOM = "WaitForRoom"
+    PLAN_ATTEMPT = "PlanAttempt"
+    LAUNCH_ATTEMPT = "LaunchAttempt"
+    INSPECT_ATTEMPT = "InspectAttempt"
+    CLASSIFY = "Classify"
+    DECIDE = "Decide"
+    VERIFY_OUTCOME = "VerifyOutcome"
+    FINISH = "Finish"
+    GIVE_UP = "GiveUp"
+    # States without a handler.
+    NEXT = "Next"
+    BACKOFF = "Backoff"
+    REFUSE_SPEC = "RefuseSpec"
+    DONE = "Done"
+
+
+HANDLER_STATES = tuple(list(State)[: list(State).index(State.NEXT)])
+RULE_HANDLERS = ("on_job_event", "on_execution_event", "watchdog")
+
+
+class Team(BaseModel):
+    """Who the state machine belongs to: literals in its definition, never from the input."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    job_role_arn: str
+    data_uri: str
+    """``s3://bucket/team`` below which ``spec.data.prefix`` lies."""
+    checkpoint_uri: str
+    output_uri: str
+    image_repository: str
+    """Registry host and path that ``spec.trainer.image`` is looked up in."""
+    subnets: dict[str, list[str]] = Field(default_factory=dict)
+    """Training subnets by Availability Zone."""
+    security_groups: list[str] = Field(default_factory=list)
+    kms_key_arn: str | None = None
+    file_system_id: str | None = None
+    file_system_path: str | None = None
+
+
+class Start(BaseModel):
+    """What ValidateSpec gets: the execution's raw input beside the machine's own literals."""
+
+    schema_version: int = SCHEMA_VERSION
+    execution_arn: str
+    execution_name: str
+    team: Team
+    input: Any = None
+
+
+class Step(BaseModel):
+    """The payload of every other state: a pointer to the run, and where to go."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    execution_arn: str
+    launch: int = 0
+    """The newest launch made; PlanAttempt makes ``launch + 1``, whichever time it is run."""
+    heartbeat_seconds: int = 300
+    wait_seconds: int = 0
+    next: State | None = None
+    message: str | None = None
+    """For RefuseSpec: the text that a person reads as the execution's cause."""
+
+    def to(self, state: State, **changes: Any) -> dict[str, Any]:
+        """The payload that goes on to ``state``."""
+        return self.model_copy(update={"next": state, **changes}).model_dump(mode="json")
+
+
+class TokenStep(Step):
+    """A state that waits: WaitForRoom, LaunchAttempt, InspectAttempt."""
+
+    task_token: str
+
+
+class StateError(BaseModel):
+    """Step Functions' error output."""
+
+    Error: str = ""
+    Cause: str = ""
+
+
+class FailedStep(Step):
+    """What Classify gets after LaunchAttempt or InspectAttempt failed, or the outcome was wrong."""
+
+    error: StateError | None = None
+
+
+class GiveUpStep(Step):
+    """GiveUp reads how often the execution was redriven to know a person said: go on."""
+
+    redrive_count: int = 0

@@ -1,0 +1,71 @@
+"""The line by which a trainer, ours or anyone's, says how it goes.
+
+A trainer prints one JSON object a line on standard output, with ``"everstep"`` as its
+first key and the kind of line as that key's value::
+
+    {"everstep":"step","step":12,"loss":5.1023,"tokens_per_s":8123.4,…}
+    {"everstep":"phase","phase":"save","step":12}
+    {"everstep":"resume","step":10,"checkpoint":"step-00000010.00001"}
+
+Everything else that a trainer prints is log text. Only ``step`` lines are progress.
+"""
+
+import json
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+METRICS = ("step", "loss", "tokens_per_s", "step_seconds", "grad_norm", "lr")
+_NUMBER = r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
+
+
+class Phase(StrEnum):
+    """What a job is doing; each phase has a budget in ``spec.watch``."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    DOWNLOADING = "downloading"
+    WARMUP = "warmup"
+    """The trainer runs but has not finished its first step of this attempt."""
+    STEP = "step"
+    VALIDATION = "validation"
+    SAVE = "save"
+    UPLOADING = "uploading"
+    STOPPING = "stopping"
+
+
+class ProgressLine(BaseModel):
+    """A parsed line. Unknown keys are kept: trainers may say more than we read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    everstep: str
+    step: int | None = None
+    phase: Phase | None = None
+    loss: float | None = None
+
+
+def format_line(kind: str, **fields: Any) -> str:
+    """The text of a progress line, without the newline."""
+    return json.dumps({"everstep": kind, **fields}, separators=(",", ":"))
+
+
+def parse_line(text: str) -> ProgressLine | None:
+    """None for log text, and for a line that only looks like progress."""
+    start = text.find('{"everstep"')
+    if start < 0:
+        return None
+    try:
+        return ProgressLine.model_validate(json.loads(text[start:].strip()))
+    except (ValueError, ValidationError):
+        return None
+
+
+def metric_definitions() -> list[dict[str, str]]:
+    """SageMaker ``MetricDefinitions`` that read step lines (≤ 40 of ≤ 500 characters)."""
+    return [
+        {"Name": f"everstep:{name}", "Regex": f'"everstep":"step".*?"{name}":{_NUMBER}'}
+        for name in METRICS
+    ]

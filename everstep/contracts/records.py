@@ -1,0 +1,146 @@
+"""Rows of the runs table: key ``run_id`` + ``item`` (``run`` or ``launch#00001``).
+
+The sparse index ``active`` (key ``active``, sort ``run_id``) holds only what the watchdog must
+look at: launches that may still run (``active`` = ``launch``) and runs that wait for room
+(``waiting``). Handlers write with conditions; a row is never deleted.
+"""
+
+import json
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from everstep.contracts.failures import Decision, Failure, StopReason
+from everstep.contracts.payloads import Team
+from everstep.contracts.progress import Phase
+from everstep.contracts.run_spec import RunSpec
+
+RUN_ITEM = "run"
+ACTIVE_INDEX = "active"
+
+
+def launch_item(number: int) -> str:
+    return f"launch#{number:05d}"
+
+
+def job_name(run_id: str, launch: int) -> str:
+    return f"{run_id}-{launch:05d}"
+
+
+def parse_job_name(name: str) -> tuple[str, int] | None:
+    """(run id, launch) of one of our job names; None for anyone else's."""
+    run_id, _, number = name.rpartition("-")
+    return (run_id, int(number)) if run_id and len(number) == 5 and number.isdigit() else None
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    GAVE_UP = "gave_up"
+    STOPPED = "stopped"
+
+
+class Waiting(BaseModel):
+    """A run that waits for quota or capacity on one token state."""
+
+    reason: str
+    task_token: str
+    since_epoch: float
+
+
+class Run(BaseModel):
+    """One run. Times are epoch seconds."""
+
+    run_id: str
+    execution_arn: str
+    team: Team
+    spec: RunSpec
+    status: RunStatus = RunStatus.RUNNING
+    created_epoch: float
+    redrive_count: int = 0
+    """The execution's redrives that GiveUp has already acted on."""
+    attempts_reset_at_launch: int = 0
+    """Launches up to this one no longer count against the retry limits: a person redrove."""
+    waiting: Waiting | None = None
+    waited_seconds: float = 0.0
+    dataset_vocab_size: int | None = None
+    final_step: int | None = None
+    note: str | None = None
+
+
+class Outcome(BaseModel):
+    """How a job ended, read from DescribeTrainingJob once it is terminal. Redacted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: str
+    secondary_status: str
+    failure_reason: str = ""
+    transitions: list[str] = Field(default_factory=list)
+    started_epoch: float | None = None
+    ended_epoch: float | None = None
+    billable_seconds: int = 0
+
+
+class Launch(BaseModel):
+    """One training job made, or tried to be made, for a run."""
+
+    run_id: str
+    launch: int
+    job_name: str
+    execution_arn: str
+    target: int = 0
+    """Index into ``spec.compute``."""
+    subnet: str | None = None
+    instance_type: str
+    nodes: int
+    resume_checkpoint: str | None = None
+    resume_step: int = 0
+    planned_epoch: float
+    task_token: str | None = None
+    created: bool = False
+    """CreateTrainingJob was accepted (by whichever invocation)."""
+    phase: Phase | None = None
+    phase_since_epoch: float | None = None
+    last_step: int | None = None
+    first_step_epoch: float | None = None
+    progress_epoch: float | None = None
+    stop_reason: StopReason | None = None
+    stop_detail: str | None = None
+    outcome: Outcome | None = None
+    committed_step: int | None = None
+    """Newest committed checkpoint when the launch was classified or verified."""
+    failure: Failure | None = None
+    decision: Decision | None = None
+
+    @property
+    def spent_attempt(self) -> bool:
+        """Capacity and quota failures burn a name, not an attempt."""
+        return self.decision is None or self.decision.spends_attempt
+
+
+RecordT = TypeVar("RecordT", Run, Launch)
+
+
+def to_item(record: Run | Launch) -> dict[str, str]:
+    """A DynamoDB item: the keys, and each field that is not None as a JSON string of its own.
+
+    One attribute a field lets handlers that race (watchdog, job event, launch) set theirs with
+    a condition and lose nothing of each other's.
+    """
+    key = RUN_ITEM if isinstance(record, Run) else launch_item(record.launch)
+    return {"run_id": record.run_id, "item": key, **encode(record, set(type(record).model_fields))}
+
+
+def encode(record: Run | Launch, fields: set[str]) -> dict[str, str]:
+    """Attributes of the named fields, without those that are None."""
+    dumped = record.model_dump(mode="json", include=fields - {"run_id"}, exclude_none=True)
+    return {name: json.dumps(value) for name, value in dumped.items()}
+
+
+def from_item(kind: type[RecordT], item: dict[str, Any]) -> RecordT:
+    """The inverse of ``to_item``; attributes that are no field (keys of an index) are passed over."""
+    fields = {k: json.loads(v) for k, v in item.items() if k in kind.model_fields and k != "run_id"}
+    return kind.model_validate({**fields, "run_id": item["run_id"]})

@@ -1,0 +1,175 @@
+"""RunSpec: what a user asks for. The execution input is this, inline or as ``{"spec": "s3://…"}``."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from everstep.contracts.models import ModelConfig
+
+RUN_ID_PATTERN = r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,39}$"
+"""SageMaker's job-name pattern, cut to 40: ``-NNNNN`` and room for suffixes must fit in 63."""
+
+
+class Section(BaseModel):
+    """Unknown fields are errors: a typo must not become a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Sharding(StrEnum):
+    FULL_SHARD = "FULL_SHARD"
+    HYBRID_SHARD = "HYBRID_SHARD"
+    SHARD_GRAD_OP = "SHARD_GRAD_OP"
+    NO_SHARD = "NO_SHARD"
+
+
+class Model(Section):
+    preset: str | None = None
+    """A name of ``everstep.contracts.models.PRESETS``; or give ``config``."""
+    config: ModelConfig | None = None
+    vocab_size: int | None = Field(default=None, gt=0)
+    """Overrides the preset's, to fit a dataset's own vocabulary."""
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+
+
+class Data(Section):
+    prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
+    """Path below the team's data prefix: a folder that holds ``index.json`` and its shards."""
+    mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
+    """``file``/``fastfile``: a SageMaker channel; ``fsx``: the stack's file system; ``s3``: streamed."""
+
+
+class Target(Section):
+    """One way to get machines. The list in ``compute`` is tried in order."""
+
+    instance_type: str
+    nodes: int = Field(default=1, ge=1, le=5000)
+    purchase: Literal["on_demand", "spot", "training_plan"] = "on_demand"
+    training_plan_arn: str | None = None
+    zone: str | None = None
+    """An Availability Zone name; the stack's first training subnet where none is given."""
+    volume_gib: int = Field(default=100, ge=1, le=16384)
+    warm_pool_seconds: int = Field(default=0, ge=0, le=3600)
+
+
+class Parallelism(Section):
+    """Mesh dimensions. Their product is the world size; at most one may be ``auto`` (null)."""
+
+    sharding: Sharding = Sharding.FULL_SHARD
+    replicate: int = Field(default=1, ge=1)
+    shard: int | None = Field(default=None, ge=1)
+    """Ranks that share one copy of the parameters. Null: what the other dimensions leave."""
+    tensor: int = Field(default=1, ge=1)
+    pipeline: int = Field(default=1, ge=1)
+
+
+class Train(Section):
+    sequence_length: int = Field(default=4096, ge=8)
+    global_batch: int = Field(default=256, ge=1)
+    """Sequences an optimizer step, over all ranks and microbatches."""
+    micro_batch: int = Field(default=1, ge=1)
+    lr: float = Field(default=3e-4, gt=0)
+    warmup_steps: int = Field(default=100, ge=0)
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
+    weight_decay: float = Field(default=0.1, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0)
+    seed: int = Field(default=0, ge=0)
+    dtype: Literal["bf16", "fp32"] = "bf16"
+
+
+class Checkpoint(Section):
+    storage: Literal["s3", "fsx"] = "s3"
+    """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system."""
+    every_steps: int | None = Field(default=None, ge=1)
+    every_minutes: float | None = Field(default=None, gt=0)
+    """Used where ``every_steps`` is not given; 60 where neither is."""
+    keep_last: int = Field(default=3, ge=2)
+
+
+class Retry(Section):
+    max_attempts: int = Field(default=20, ge=1, le=1000)
+    no_progress_limit: int = Field(default=2, ge=1, le=20)
+    """Give up after this many attempts in a row that committed no new checkpoint."""
+    backoff_seconds: float = Field(default=30, ge=0)
+    backoff_cap_seconds: float = Field(default=1800, ge=0)
+    wait_deadline_hours: float = Field(default=168, gt=0)
+    """Longest total wait for quota or capacity before giving up."""
+
+
+class Stop(Section):
+    steps: int = Field(ge=1)
+    max_runtime_hours: float = Field(default=120, gt=0, le=672)
+    """SageMaker's MaxRuntimeInSeconds of one job: the run goes on in a next one."""
+
+
+class Budget(Section):
+    max_usd: float | None = Field(default=None, gt=0)
+    max_gpu_hours: float | None = Field(default=None, gt=0)
+    """Counted in instance-hours × GPUs (instance-hours on CPU types)."""
+
+
+class Notify(Section):
+    on: list[Literal["done", "give_up", "retry", "wait"]] = ["done", "give_up"]
+
+
+class Watch(Section):
+    """Seconds a job may spend in each phase before it counts as hung."""
+
+    pending: int = Field(default=2_419_200, ge=1)
+    starting: int = Field(default=3600, ge=1)
+    downloading: int = Field(default=7200, ge=1)
+    warmup: int = Field(default=3600, ge=1)
+    step: int = Field(default=900, ge=1)
+    validation: int = Field(default=3600, ge=1)
+    save: int = Field(default=3600, ge=1)
+    uploading: int = Field(default=7200, ge=1)
+    stopping: int = Field(default=1800, ge=1)
+
+
+class Trainer(Section):
+    image: str = "trainer:stable"
+    """``repository:tag`` in the account's registry, or a whole image URI."""
+    command: list[str] = ["python", "-m", "trainer.launch"]
+    """Container entry point. Anything that keeps the contract of docs/trainer-contract.md."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    hyperparameters: dict[str, str] = Field(default_factory=dict)
+
+
+def _preset(value: Any) -> Any:
+    return {"preset": value} if isinstance(value, str) else value
+
+
+def _prefix(value: Any) -> Any:
+    return {"prefix": value} if isinstance(value, str) else value
+
+
+class RunSpec(Section):
+    """One run. ``model`` and ``data`` may be given as plain strings (preset, prefix)."""
+
+    model: Annotated[Model, BeforeValidator(_preset)]
+    data: Annotated[Data, BeforeValidator(_prefix)]
+    compute: Annotated[list[Target], Field(min_length=1, max_length=16)]
+    stop: Stop
+    parallelism: Parallelism = Parallelism()
+    train: Train = Train()
+    checkpoint: Checkpoint = Checkpoint()
+    retry: Retry = Retry()
+    budget: Budget = Budget()
+    notify: Notify = Notify()
+    watch: Watch = Watch()
+    trainer: Trainer = Trainer()
+    tags: dict[str, str] = Field(default_factory=dict, max_length=20)
+
+    def target(self, index: int) -> Target:
+        return self.compute[index % len(self.compute)]
+
+
+SECRET = re.compile(
+    r"(AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+SECRET_NAME = re.compile(r"(secret|password|passwd|token|api_?key|credential)", re.IGNORECASE)
+REFERENCE = re.compile(r"^arn:aws[a-z-]*:(secretsmanager|ssm):")
