@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from everstep.contracts import run_spec as spec
+from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.problems import Problem
@@ -38,7 +39,13 @@ def check_spec(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
     problems.extend(_secrets(raw, ""))
     if problems:
         return None, problems
-    return RunSpec(**sections), []
+    spec = RunSpec(**sections)
+    try:
+        to_hyperparameters(spec)
+    except ValueError as error:
+        return None, [Problem(path="trainer.hyperparameters", message=str(error),
+                              hint="SageMaker takes 100 of at most 2,500 characters")]
+    return spec, []
 
 
 def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
@@ -161,8 +168,23 @@ def _first_cut(sections: Sections) -> Iterator[Problem]:
             )
 
 
+def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
+    data, checkpoint = sections.get("data"), sections.get("checkpoint")
+    if data is not None and data.mode == "s3":
+        yield Problem(
+            path="data.mode", value="s3", message="this version's trainer does not stream from S3",
+            hint="use file, fastfile or fsx",
+        )
+    if checkpoint is not None and checkpoint.storage == "fsx":
+        yield Problem(
+            path="checkpoint.storage", value="fsx",
+            message="this version cannot see checkpoints on a file system from the control plane",
+            hint="use s3",
+        )
+
+
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
-    _model, _instance_types, _mesh, _first_cut,
+    _model, _instance_types, _mesh, _first_cut, _first_cut_storage,
 )
 
 

@@ -38,8 +38,8 @@ class TrainerEnv(BaseModel):
     """Where failure files go: ``{output_uri}/{launch:05d}/failure.json``."""
     resume_from: str | None = None
     """A hint: the newest committed checkpoint when the launch was planned. May be stale."""
-    deadline_epoch: float | None = None
-    """The job will be stopped at this time: save and exit before it."""
+    max_runtime_seconds: int | None = None
+    """Save and exit this long after the container started: the service stops the job soon after."""
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> Self:

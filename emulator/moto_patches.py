@@ -1,0 +1,128 @@
+"""Changes to moto's behaviour where it differs from AWS in a way that a run would notice."""
+
+import datetime
+from typing import Any
+
+import moto.stepfunctions.models as plain
+import moto.stepfunctions.parser.models as parser
+from moto.iam.access_control import PermissionResult
+from moto.s3.models import FakeBucket
+from moto.stepfunctions.parser.api import HistoryEventType
+from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
+from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+    state_task_service_callback as callbacks,
+)
+from moto.stepfunctions.parser.asl.eval.callback.callback import HeartbeatTimedOut
+from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
+from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped, ProgramTimedOut
+from moto.stepfunctions.parser.backend.execution_worker import ExecutionWorker
+
+from emulator.asl_jsonata import patch_jsonata
+
+_done = False
+_AFTER_STOP = {
+    HistoryEventType.ExecutionAborted,
+    HistoryEventType.ExecutionTimedOut,
+    "ExecutionRedriven",
+}
+
+
+def patch_moto() -> None:
+    """Apply all patches, once a process."""
+    global _done
+    if _done:
+        return
+    _done = True
+    patch_jsonata()
+    # CloudFormation puts state machines where no interpreter looks.
+    plain.stepfunctions_backends = parser.stepfunctions_parser_backends  # type: ignore[assignment]
+    callbacks.StateTaskServiceCallback._wait_for_task_token_heartbeat = (  # type: ignore[method-assign]
+        _wait_for_task_token_heartbeat
+    )
+    _patch_default_timeout()
+    _patch_endings()
+    _patch_context()
+    # moto's bucket policies know no conditions: a deny of plain HTTP would deny everything.
+    FakeBucket.get_permission = lambda self, action, resource: PermissionResult.NEUTRAL  # type: ignore[method-assign]
+
+
+def _wait_for_task_token_heartbeat(
+    self: Any, env: Environment, callback_endpoint: Any, heartbeat_endpoint: Any
+) -> Any:
+    """An outcome that came before the heartbeat was set up must be seen, not waited for."""
+    while env.is_running():
+        outcome = callback_endpoint.get_outcome()
+        if outcome is not None:
+            return outcome
+        if not heartbeat_endpoint.clear_and_wait() and env.is_running():
+            # The outcome may have come together with the deadline.
+            return callback_endpoint.get_outcome() or HeartbeatTimedOut()
+    return callback_endpoint.get_outcome()
+
+
+def _patch_default_timeout() -> None:
+    original = ExecutionState.from_state_props
+
+    def from_state_props(self: Any, state_props: Any) -> None:
+        original(self, state_props)
+        # moto ends a task that has only a heartbeat after 60 s; AWS does not.
+        if getattr(self.timeout, "is_default", None):
+            self.timeout = TimeoutSeconds(TimeoutSeconds.DEFAULT_TIMEOUT_SECONDS)
+
+    ExecutionState.from_state_props = from_state_props  # type: ignore[method-assign]
+
+
+def _patch_endings() -> None:
+    """A stopped or timed out execution stays so, and writes no more history."""
+    set_error, set_timed_out = Environment.set_error, Environment.set_timed_out
+    set_stop = Environment.set_stop
+    add_event = EventManager.add_event
+
+    def ended(env: Environment) -> bool:
+        return isinstance(env._program_state, ProgramStopped | ProgramTimedOut)
+
+    def interrupt(env: Environment) -> None:
+        if env.is_frame():
+            return
+        env.event_manager.__dict__["closed"] = True
+        for endpoint in list(env.callback_pool_manager._pool.values()):
+            endpoint.interrupt_all()
+
+    def guarded_error(self: Environment, error: Any) -> None:
+        if not ended(self):
+            set_error(self, error)
+
+    def guarded_time_out(self: Environment) -> None:
+        set_timed_out(self)
+        interrupt(self)
+
+    def stop(self: Environment, stop_date: Any, cause: Any, error: Any) -> None:
+        set_stop(self, stop_date, cause, error)
+        interrupt(self)
+
+    def guarded_event(self: Any, context: Any, event_type: Any, *args: Any, **kwargs: Any) -> int:
+        if self.__dict__.get("closed") and event_type not in _AFTER_STOP:
+            return int(context.last_published_event_id)
+        return add_event(self, context, event_type, *args, **kwargs)
+
+    Environment.set_error = guarded_error  # type: ignore[method-assign]
+    Environment.set_timed_out = guarded_time_out  # type: ignore[method-assign]
+    Environment.set_stop = stop  # type: ignore[method-assign]
+    EventManager.add_event = guarded_event  # type: ignore[method-assign]
+
+
+def _patch_context() -> None:
+    original = ExecutionWorker._get_evaluation_environment
+
+    def environment(self: Any) -> Environment:
+        env = original(self)
+        execution: Any = env.states.context_object.context_object_data["Execution"]
+        execution["RedriveCount"] = 0
+        start = execution["StartTime"]
+        if isinstance(start, datetime.datetime):
+            execution["StartTime"] = start.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        return env
+
+    ExecutionWorker._get_evaluation_environment = environment  # type: ignore[method-assign]

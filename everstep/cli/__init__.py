@@ -1,0 +1,1 @@
+"""The command line. Data to standard output, talk to standard error."""

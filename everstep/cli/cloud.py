@@ -1,0 +1,117 @@
+"""Where an environment's things are, read from its stacks' outputs; and the clients to reach them."""
+
+import os
+from functools import cache, cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from everstep.cli.errors import NOT_FOUND, fail
+from everstep.contracts import names
+from everstep.contracts.progress import parse_line
+from everstep.contracts.records import RUN_ITEM, Launch, Run, from_item, job_name
+from everstep.policy.goodput import StepTime
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+
+
+def default_env() -> str:
+    """``EVERSTEP_ENV``; else the emulator's where an endpoint is set, else ``dev``."""
+    return os.environ.get("EVERSTEP_ENV") or ("local" if os.environ.get("AWS_ENDPOINT_URL") else "dev")
+
+
+class Cloud:
+    """One environment: AWS, or the emulator. ``session`` carries region and credentials."""
+
+    def __init__(self, env: str, session: boto3.Session | None = None, endpoint: str | None = None):
+        self.env, self._endpoint = env, endpoint
+        self._session = session or boto3.Session()
+        self._config = Config(
+            retries={"mode": "adaptive", "max_attempts": 5}, s3={"addressing_style": "path"}
+            if endpoint or os.environ.get("AWS_ENDPOINT_URL") else None,
+        )
+        self.client = cache(self._client)
+
+    def _client(self, service: str) -> Any:
+        return self._session.client(service, endpoint_url=self._endpoint, config=self._config)  # type: ignore[call-overload]
+
+    @cached_property
+    def outputs(self) -> dict[str, str]:
+        """Every output of the environment's stacks."""
+        found: dict[str, str] = {}
+        for part in ("storage", "control-plane"):
+            stack = names.stack_name(self.env, part)
+            try:
+                answer = self.client("cloudformation").describe_stacks(StackName=stack)
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "ValidationError":
+                    raise
+                fail(
+                    f"environment {self.env!r} is not deployed here: no stack {stack!r}",
+                    f"cdk deploy --all -c env={self.env}; or name another with --env",
+                    NOT_FOUND,
+                )
+            for output in answer["Stacks"][0].get("Outputs", []):
+                found[output["OutputKey"]] = output["OutputValue"]
+        return found
+
+    def machine_arn(self, team: str | None) -> str:
+        """The team's state machine; the only one where no team is named."""
+        machines = {
+            key.removeprefix(names.OUTPUT_MACHINE): value
+            for key, value in self.outputs.items()
+            if key.startswith(names.OUTPUT_MACHINE)
+        }
+        wanted = names.construct_id(team) if team else next(iter(machines), "")
+        if wanted not in machines or (team is None and len(machines) > 1):
+            fail(f"team {team!r} is not one of {', '.join(sorted(machines))}", "name one with --team")
+        return machines[wanted]
+
+    def run(self, run_id: str) -> Run:
+        item = self._query(run_id, RUN_ITEM)
+        if not item:
+            fail(f"there is no run {run_id!r} in environment {self.env!r}",
+                 "its spec may have been refused: look at the execution in the console", NOT_FOUND)
+        return from_item(Run, item[0])
+
+    def launches(self, run_id: str) -> list[Launch]:
+        return [from_item(Launch, item) for item in self._query(run_id, "launch#")]
+
+    def _query(self, run_id: str, prefix: str) -> list[dict[str, str]]:
+        pages = self.client("dynamodb").get_paginator("query").paginate(
+            TableName=self.outputs[names.OUTPUT_TABLE], ConsistentRead=True,
+            KeyConditionExpression="run_id = :r AND begins_with(#i, :p)",
+            ExpressionAttributeNames={"#i": "item"},
+            ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": prefix}},
+        )
+        return [{k: v["S"] for k, v in i.items()} for page in pages for i in page["Items"]]
+
+    def log_lines(self, run_id: str, launch: int, since: int = 0) -> list[tuple[float, str, str]]:
+        """(epoch seconds, host, text) of every host of a launch, in order of time."""
+        job = job_name(run_id, launch)
+        try:
+            pages = self.client("logs").get_paginator("filter_log_events").paginate(
+                logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/", startTime=since
+            )
+            events = [e for page in pages for e in page["events"]]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceNotFoundException":
+                return []
+            raise
+        lines = [
+            (e["timestamp"] / 1000, e["logStreamName"].removeprefix(f"{job}/"), e["message"])
+            for e in events
+        ]
+        return sorted(lines, key=lambda line: line[0])
+
+    def steps(self, run_id: str, launch: int) -> list[StepTime]:
+        """The step lines of a launch."""
+        found = []
+        for _, _, text in self.log_lines(run_id, launch):
+            line = parse_line(text)
+            if line is not None and line.everstep == "step" and line.step is not None:
+                seconds = (line.model_extra or {}).get("step_seconds", 0.0)
+                found.append(StepTime(step=line.step, seconds=float(seconds), loss=line.loss))
+        return found

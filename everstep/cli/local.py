@@ -1,0 +1,118 @@
+"""``everstep local``: AWS on this machine, and the demo on it. A test double, and says so."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import boto3
+import typer
+
+from everstep.cli.cloud import Cloud
+from everstep.cli.deploy import DATASET, ROOT, TEAM, child, deploy, finish, prepare_command, upload
+from everstep.cli.errors import NOT_FOUND, fail
+from everstep.cli.output import emit, out, say
+
+app = typer.Typer(no_args_is_help=True, help="AWS on this machine: an emulator, not the cloud.")
+
+STATE = ROOT / ".everstep" / "local"
+MINUTE = 2.0
+"""A schedule's minute lasts this many seconds: the templates stay valid, the watchdog looks sooner."""
+
+State = Annotated[Path, typer.Option(help="Folder that the emulator keeps its state in.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+def emulator() -> Any:
+    """The emulator's service module; its packages are not needed for anything else here."""
+    try:
+        from emulator import service
+    except ImportError as error:
+        fail(f"the emulator's packages are not installed: {error}", "make install")
+    return service
+
+
+@app.command()
+def up(
+    state: State = STATE,
+    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 0,
+    minute: Annotated[float, typer.Option(help="Seconds that a schedule's minute lasts.")] = MINUTE,
+    empty: Annotated[bool, typer.Option("--empty", help="Deploy nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start it, deploy the stacks, upload a corpus. Prints the environment for other AWS tools."""
+    endpoint = emulator().start(state, port=port, minute=minute)
+    say(f"emulator at {endpoint.endpoint}, process {endpoint.pid}, state in {state}")
+    if not empty:
+        populate({**os.environ, **endpoint.environment}, endpoint.endpoint, state, say)
+    _print_environment(endpoint.environment, as_json)
+
+
+@app.command()
+def down(state: State = STATE, as_json: Json = False) -> None:
+    """End it and every process that it started."""
+    stopped = emulator().stop(state)
+    say("stopped" if stopped else f"none was running on {state}")
+    if as_json:
+        emit({"stopped": stopped})
+
+
+@app.command()
+def status(state: State = STATE, as_json: Json = False) -> None:
+    """Whether it runs, and what it is doing. Exit code 3 where it does not."""
+    found = emulator().status(state)
+    if as_json:
+        emit(found)
+    else:
+        for key, value in found.items():
+            out.print(f"{key:<10} {value}", markup=False)
+    raise typer.Exit(0 if found["running"] else NOT_FOUND)
+
+
+@app.command()
+def env(state: State = STATE, as_json: Json = False) -> None:
+    """Print what `eval "$(everstep local env)"` needs."""
+    found = emulator().find(state)
+    if found is None:
+        fail(f"no emulator runs on {state}", "everstep local up", NOT_FOUND)
+    _print_environment(found.environment, as_json)
+
+
+@app.command()
+def demo(
+    spec: Annotated[Path, typer.Option(help="The run to start.")] = ROOT / "examples" / "tiny.json",
+    as_json: Json = False,
+) -> None:
+    """Deploy, start a run on two hosts, kill one, watch the run arrive."""
+    from everstep.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(spec, as_json))
+
+
+def local_cloud(endpoint: str, environment: dict[str, str]) -> Cloud:
+    session = boto3.Session(
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        region_name=environment["AWS_REGION"],
+    )
+    return Cloud("local", session, endpoint)
+
+
+def populate(environ: dict[str, str], endpoint: str, work: Path, tell: Any) -> Cloud:
+    """The stacks and a corpus: the corpus is prepared while CloudFormation works."""
+    folder, log = work / "dataset", work / "prepare.log"
+    with child(prepare_command(folder), environ, log) as preparing:
+        deploy(environ, work, tell)
+        finish(preparing, "preparing the corpus", log)
+    cloud = local_cloud(endpoint, environ)
+    size = upload(cloud, folder)
+    tell(f"corpus: {size / 1e6:.1f} MB of tokens from Python's standard library at {TEAM}/{DATASET}")
+    return cloud
+
+
+def _print_environment(environment: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        emit(environment)
+        return
+    for key, value in environment.items():
+        print(f"export {key}={shlex.quote(value)}")

@@ -1,0 +1,73 @@
+"""Looks: rich for a person at a terminal, plain lines for a pipe, JSON where asked for."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from everstep.cli.view import RunView
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """Talk: never mixed into data."""
+    err.print(text, markup=False)
+
+
+def emit(data: Any) -> None:
+    """Data as JSON on standard output."""
+    print(json.dumps(data, indent=2, default=str))
+
+
+def show_status(view: RunView) -> None:
+    summary = view.summary()
+    step = summary["step"] if summary["step"] is not None else 0
+    out.print(f"run      {summary['run_id']}", markup=False)
+    out.print(f"status   {summary['status']}", markup=False)
+    out.print(f"step     {step} of {summary['steps']}", markup=False)
+    if summary["loss"] is not None:
+        out.print(f"loss     {summary['loss']}", markup=False)
+    if summary["waiting"]:
+        out.print(f"waiting  {summary['waiting']}", markup=False)
+    if summary["note"]:
+        out.print(f"note     {summary['note']}", markup=False)
+    if not summary["launches"]:
+        return
+    if not out.is_terminal:
+        for x in summary["launches"]:
+            out.print("\t".join(str(x[k]) for k in x), markup=False)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("launch", "where", "steps", "outcome", "class", "decision"):
+        table.add_column(column)
+    for x in summary["launches"]:
+        last = "–" if x["last_step"] is None else str(x["last_step"])
+        table.add_row(
+            str(x["launch"]), x["where"], f"{x['resume_step']}→{last}",
+            str(x["outcome"] or x["phase"] or "planned"), str(x["class"] or ""),
+            str(x["decision"] or ""),
+        )
+    out.print(table)
+
+
+def show_end(view: RunView) -> None:
+    """Timeline, steps lost, goodput, final loss: how a run is told when it is over."""
+    out.print("\ntimeline", style="bold")
+    for seconds, text in view.timeline():
+        out.print(f"  {seconds:7.1f} s  {text}", markup=False)
+    paid, losses = view.goodput, view.losses
+    final = max(losses, default=None)
+    out.print("")
+    out.print(f"status      {view.run.status} (step {view.run.final_step} of "
+              f"{view.run.spec.stop.steps}, {len(view.launches)} launches)", markup=False)
+    out.print(f"steps lost  {paid.steps_lost} (done again after a resume)", markup=False)
+    ratio = "unknown" if paid.ratio is None else f"{paid.ratio:.1%}"
+    out.print(
+        f"goodput     {ratio} ({paid.useful_seconds:.1f} s of useful steps in "
+        f"{paid.paid_seconds:.0f} s paid for)", markup=False,
+    )
+    if final is not None:
+        out.print(f"final loss  {losses[final]:.6f} at step {final}", markup=False)

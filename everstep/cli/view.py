@@ -1,0 +1,88 @@
+"""What a person asks of a run: where it is, what happened, what it cost. Data here, looks in ``output``."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from everstep.cli.cloud import Cloud
+from everstep.contracts.records import Launch, Run
+from everstep.policy.goodput import Goodput, StepTime, goodput, loss_curve
+
+
+class RunView(BaseModel):
+    run: Run
+    launches: list[Launch]
+    steps: dict[int, list[StepTime]]
+
+    @classmethod
+    def load(cls, cloud: Cloud, run_id: str) -> "RunView":
+        launches = cloud.launches(run_id)
+        steps = {x.launch: cloud.steps(run_id, x.launch) for x in launches}
+        return cls(run=cloud.run(run_id), launches=launches, steps=steps)
+
+    @property
+    def goodput(self) -> Goodput:
+        return goodput(self.launches, self.steps)
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return loss_curve(self.steps)
+
+    def last_step(self, launch: Launch) -> int | None:
+        """The last step that the launch's log shows."""
+        return max((s.step for s in self.steps.get(launch.launch, [])), default=launch.last_step)
+
+    def summary(self) -> dict[str, Any]:
+        """The ``--json`` of ``everstep status``."""
+        losses, paid = self.losses, self.goodput
+        final = max(losses, default=None)
+        return {
+            "run_id": self.run.run_id,
+            "status": self.run.status,
+            "execution_arn": self.run.execution_arn,
+            "step": final,
+            "steps": self.run.spec.stop.steps,
+            "loss": None if final is None else losses[final],
+            "attempts": sum(x.spent_attempt for x in self.launches),
+            "steps_lost": paid.steps_lost,
+            "goodput": paid.ratio,
+            "note": self.run.note,
+            "waiting": self.run.waiting.reason if self.run.waiting else None,
+            "launches": [self._launch(x) for x in self.launches],
+        }
+
+    def _launch(self, x: Launch) -> dict[str, Any]:
+        return {
+            "launch": x.launch,
+            "job": x.job_name,
+            "where": f"{x.nodes} × {x.instance_type}",
+            "resume_step": x.resume_step,
+            "last_step": self.last_step(x),
+            "committed_step": x.committed_step,
+            "phase": x.phase,
+            "outcome": x.outcome.status if x.outcome else None,
+            "class": x.failure.failure_class if x.failure else None,
+            "cause": x.failure.cause if x.failure else None,
+            "decision": x.decision.kind if x.decision else None,
+            "reason": x.decision.reason if x.decision else None,
+        }
+
+    def timeline(self) -> list[tuple[float, str]]:
+        """(seconds since the run was accepted, what happened), oldest first."""
+        start = self.run.created_epoch
+        events: list[tuple[float, str]] = [(0.0, f"run {self.run.run_id} accepted")]
+        for x in self.launches:
+            resume = f"resumes at committed step {x.resume_step}" if x.resume_step else "from step 0"
+            events.append((x.planned_epoch - start, f"launch {x.launch} planned, {resume}"))
+            if x.outcome is None:
+                continue
+            ended = (x.outcome.ended_epoch or x.planned_epoch) - start
+            last = self.last_step(x)
+            reached = "" if last is None else f" after step {last}"
+            events.append((ended, f"launch {x.launch}: job {x.outcome.status}{reached}"))
+            if x.failure:
+                events.append((ended, f"  class    {x.failure.failure_class}: {x.failure.cause}"))
+            if x.decision:
+                wait = f", after {x.decision.wait_seconds} s" if x.decision.wait_seconds else ""
+                events.append((ended, f"  decision {x.decision.kind}{wait} ({x.decision.reason})"))
+        return events

@@ -1,0 +1,50 @@
+"""Names that the stacks give and everyone else looks up: one spelling, in one place."""
+
+STACKS = ("network", "storage", "images", "control-plane")
+"""In the order in which they are deployed."""
+
+OUTPUT_MACHINE = "StateMachineArn"
+"""Followed by the team's construct id: ``StateMachineArnResearch``. On the control plane."""
+OUTPUT_TABLE = "TableName"
+OUTPUT_TOPIC = "TopicArn"
+OUTPUT_DATA = "DataBucket"
+OUTPUT_CHECKPOINTS = "CheckpointBucket"
+OUTPUT_OUTPUT = "OutputBucket"
+"""These three are on the storage stack."""
+
+
+def stack_name(env: str, part: str) -> str:
+    """The CloudFormation stack of an environment's part, one of ``STACKS``."""
+    return f"everstep-{env}-{part}"
+
+
+def machine_name(env: str, team: str) -> str:
+    return f"everstep-{env}-{team}"
+
+
+def function_name(env: str, handler: str) -> str:
+    return f"everstep-{env}-{construct_id(handler)}"
+
+
+def repository_name(env: str, image: str) -> str:
+    return f"{registry_path(env)}/{image}"
+
+
+def registry_path(env: str) -> str:
+    """What stands before ``trainer`` in the registry: environments share no image."""
+    return f"everstep-{env}"
+
+
+def job_role_name(env: str, team: str) -> str:
+    return f"everstep-{env}-{team}-job"
+
+
+def construct_id(name: str) -> str:
+    """``check_quota`` → ``CheckQuota``: the construct, and the state, of a handler's folder."""
+    return "".join(part.capitalize() for part in name.replace("-", "_").split("_"))
+
+
+def handler_folder(state: str) -> str:
+    """``CheckQuota`` → ``check_quota``: the inverse of ``construct_id`` for states."""
+    start, rest = state[0].lower(), state[1:]
+    return start + "".join(f"_{c.lower()}" if c.isupper() else c for c in rest)

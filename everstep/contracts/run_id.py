@@ -1,0 +1,25 @@
+"""Run ids are execution names: SageMaker's job-name pattern, short enough for every suffix."""
+
+import re
+
+from everstep.contracts.problems import Problem
+from everstep.contracts.run_spec import RUN_ID_PATTERN
+
+_CONTINUATION = re.compile(r"-c\d{2}$")
+
+
+def run_id_of(execution_name: str) -> str:
+    """``run-c02`` is the second execution of ``run``."""
+    return _CONTINUATION.sub("", execution_name)
+
+
+def problem_of_run_id(execution_name: str) -> list[Problem]:
+    run_id = run_id_of(execution_name)
+    if len(run_id) <= 40 and re.match(RUN_ID_PATTERN, run_id):
+        return []
+    return [
+        Problem(
+            path="execution name", value=execution_name, message="is not a run id",
+            hint="letters, digits and single hyphens between them, at most 40 characters",
+        )
+    ]

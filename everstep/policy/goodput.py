@@ -1,0 +1,61 @@
+"""Useful step time ÷ all machine time paid for, and where the rest went."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from everstep.contracts.records import Launch
+
+
+class StepTime(BaseModel):
+    """One step line of a trainer's log."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: int
+    seconds: float
+    loss: float | None = None
+
+
+class Goodput(BaseModel):
+    """Seconds of the whole cluster (wall clock of jobs, not multiplied by ranks)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    useful_seconds: float
+    recomputed_seconds: float
+    paid_seconds: float
+    steps_lost: int
+    """Steps that were done, not saved, and done again."""
+
+    @property
+    def ratio(self) -> float | None:
+        """None until something was paid for."""
+        return self.useful_seconds / self.paid_seconds if self.paid_seconds else None
+
+
+def goodput(launches: Sequence[Launch], steps: Mapping[int, Sequence[StepTime]]) -> Goodput:
+    """``steps`` by launch number. Of a step done more than once only the last time was useful."""
+    last: dict[int, float] = {}
+    total = 0.0
+    for number in sorted(steps):
+        for one in steps[number]:
+            total += one.seconds
+            last[one.step] = one.seconds
+    useful = sum(last.values())
+    done = sum(len({s.step for s in one}) for one in steps.values())
+    paid = sum(x.outcome.billable_seconds for x in launches if x.outcome)
+    return Goodput(
+        useful_seconds=useful, recomputed_seconds=total - useful, paid_seconds=float(paid),
+        steps_lost=done - len(last),
+    )
+
+
+def loss_curve(steps: Mapping[int, Sequence[StepTime]]) -> dict[int, float]:
+    """Loss by step, as the run finally went."""
+    return {
+        one.step: one.loss
+        for number in sorted(steps)
+        for one in steps[number]
+        if one.loss is not None
+    }

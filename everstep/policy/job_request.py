@@ -1,0 +1,119 @@
+"""The CreateTrainingJob request of one launch: what CDK's own task class cannot express."""
+
+from typing import Any
+
+from everstep.contracts.env import TrainerEnv
+from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
+from everstep.contracts.hyperparameters import to_hyperparameters
+from everstep.contracts.instances import INSTANCE_TYPES
+from everstep.contracts.payloads import Team
+from everstep.contracts.progress import metric_definitions
+from everstep.contracts.records import Launch, Run
+from everstep.contracts.run_spec import Target
+
+DEADLINE_MARGIN_SECONDS = 600
+"""The trainer ends this long before the service would end it (a tenth of the run time if that is less)."""
+CHANNEL = "training"
+
+
+def checkpoint_uri(run: Run) -> str:
+    return f"{run.team.checkpoint_uri}/{run.run_id}"
+
+
+def output_uri(run: Run) -> str:
+    return f"{run.team.output_uri}/{run.run_id}"
+
+
+def job_request(run: Run, launch: Launch) -> dict[str, Any]:
+    """Botocore's shape, ready to send."""
+    spec, team = run.spec, run.team
+    target = spec.target(launch.target)
+    runtime = int(spec.stop.max_runtime_hours * 3600)
+    trainer = TrainerEnv(
+        run_id=run.run_id,
+        launch=launch.launch,
+        checkpoint_uri=checkpoint_uri(run),
+        output_uri=output_uri(run),
+        resume_from=launch.resume_checkpoint,
+        max_runtime_seconds=runtime - min(DEADLINE_MARGIN_SECONDS, runtime // 10),
+    )
+    request: dict[str, Any] = {
+        "TrainingJobName": launch.job_name,
+        "RoleArn": team.job_role_arn,
+        "AlgorithmSpecification": {
+            "TrainingImage": _image(spec.trainer.image, team),
+            "TrainingInputMode": "FastFile" if spec.data.mode == "fastfile" else "File",
+            "ContainerEntrypoint": spec.trainer.command,
+            "MetricDefinitions": metric_definitions(),
+        },
+        "HyperParameters": to_hyperparameters(spec),
+        "Environment": {**spec.trainer.environment, **trainer.as_environment()},
+        "InputDataConfig": [_channel(run)],
+        "OutputDataConfig": {"S3OutputPath": f"{output_uri(run)}/jobs"},
+        "ResourceConfig": _resources(target, team),
+        "StoppingCondition": {"MaxRuntimeInSeconds": runtime},
+        "Tags": [
+            {"Key": key, "Value": value}
+            for key, value in {
+                **spec.tags,
+                TAG_EXECUTION: run.execution_arn,
+                TAG_RUN: run.run_id,
+                TAG_TEAM: team.name,
+            }.items()
+        ],
+    }
+    if team.kms_key_arn:
+        request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
+    if launch.subnet:
+        request["VpcConfig"] = {
+            "SecurityGroupIds": team.security_groups, "Subnets": [launch.subnet]
+        }
+    if target.purchase == "spot":
+        request["EnableManagedSpotTraining"] = True
+        wait = runtime + int(min(spec.retry.wait_deadline_hours * 3600, 2_419_200))
+        request["StoppingCondition"]["MaxWaitTimeInSeconds"] = wait
+    if INSTANCE_TYPES[target.instance_type].gpus:
+        request["InfraCheckConfig"] = {"EnableInfraCheck": True}
+    return request
+
+
+def _image(image: str, team: Team) -> str:
+    """``name:tag`` is looked up in the team's registry; a whole URI is taken as it is."""
+    return image if "/" in image else f"{team.image_repository}/{image}"
+
+
+def _resources(target: Target, team: Team) -> dict[str, Any]:
+    resources: dict[str, Any] = {
+        "InstanceType": target.instance_type,
+        "InstanceCount": target.nodes,
+        "VolumeSizeInGB": target.volume_gib,
+    }
+    if team.kms_key_arn and not INSTANCE_TYPES[target.instance_type].nvme:
+        resources["VolumeKmsKeyId"] = team.kms_key_arn
+    if target.warm_pool_seconds:
+        resources["KeepAlivePeriodInSeconds"] = target.warm_pool_seconds
+    if target.training_plan_arn:
+        resources["TrainingPlanArn"] = target.training_plan_arn
+    return resources
+
+
+def _channel(run: Run) -> dict[str, Any]:
+    prefix = run.spec.data.prefix.strip("/")
+    if run.spec.data.mode == "fsx":
+        source: dict[str, Any] = {
+            "FileSystemDataSource": {
+                "FileSystemId": run.team.file_system_id,
+                "FileSystemType": "FSxLustre",
+                "DirectoryPath": f"{run.team.file_system_path}/{prefix}",
+                "FileSystemAccessMode": "ro",
+            }
+        }
+    else:
+        source = {
+            "S3DataSource": {
+                "S3DataType": "S3Prefix",
+                "S3Uri": f"{run.team.data_uri}/{prefix}/",
+                "S3DataDistributionType": "FullyReplicated",
+            }
+        }
+    return {"ChannelName": CHANNEL, "DataSource": source}

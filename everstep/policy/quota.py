@@ -1,0 +1,109 @@
+"""Will the account's quotas hold this target? Arithmetic over names, values and use.
+
+Quotas are looked up by *name*: public lists of codes conflict. Names as Service Quotas shows them for
+the service code ``sagemaker``, read 2026-11.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from everstep.contracts.run_spec import RunSpec, Target
+
+SERVICE_CODE = "sagemaker"
+LONGEST_RUN = "Longest run time for a training job"
+PER_JOB = "Maximum number of instances per training job"
+TOTAL = {
+    "on_demand": "Number of instances across all training jobs",
+    "spot": "Number of instances across all spot training jobs",
+}
+
+
+class Need(NamedTuple):
+    """``amount`` of a quota; ``shared`` ones are used up by other jobs too."""
+
+    quota: str
+    amount: float
+    shared: bool
+
+
+class Room(StrEnum):
+    GO = "go"
+    WAIT = "wait"
+    NEVER = "never"
+
+
+class Verdict(BaseModel):
+    """The answer for one target, and the arithmetic in words."""
+
+    model_config = ConfigDict(frozen=True)
+
+    room: Room
+    reason: str = ""
+
+
+def usage_quota(instance_type: str, purchase: str) -> str:
+    kind = "spot training job" if purchase == "spot" else "training job"
+    return f"{instance_type} for {kind} usage"
+
+
+def needs_of(spec: RunSpec, target: Target) -> list[Need]:
+    """Every quota that one job on this target touches. A training plan's machines count in none
+    of the usage quotas."""
+    needs = [
+        Need(LONGEST_RUN, spec.stop.max_runtime_hours * 3600, shared=False),
+        Need(PER_JOB, target.nodes, shared=False),
+    ]
+    if target.purchase != "training_plan":
+        needs.append(Need(usage_quota(target.instance_type, target.purchase), target.nodes, True))
+        needs.append(Need(TOTAL[target.purchase], target.nodes, True))
+    if target.warm_pool_seconds:
+        name = f"{target.instance_type} for training warm pool usage"
+        needs.append(Need(name, target.nodes, True))
+    return needs
+
+
+def judge(
+    needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]
+) -> Verdict:
+    """GO, WAIT until others have ended, or NEVER. A quota that no list names is not held against a run:
+    CreateTrainingJob has the last word."""
+    waiting: list[str] = []
+    for need in needs:
+        limit = quotas.get(need.quota)
+        if limit is None:
+            continue
+        if need.amount > limit:
+            return Verdict(
+                room=Room.NEVER,
+                reason=f"needs {need.amount:g} of quota {need.quota!r}, which is {limit:g}",
+            )
+        used = in_use.get(need.quota, 0.0) if need.shared else 0.0
+        if used + need.amount > limit:
+            waiting.append(
+                f"needs {need.amount:g} of quota {need.quota!r}: {used:g} of {limit:g} are in use"
+            )
+    if waiting:
+        return Verdict(room=Room.WAIT, reason="; ".join(waiting))
+    return Verdict(room=Room.GO)
+
+
+def best(verdicts: list[Verdict]) -> Verdict:
+    """Over a spec's targets: one with room is enough; a wait beats a never."""
+    for room in (Room.GO, Room.WAIT):
+        for verdict in verdicts:
+            if verdict.room is room:
+                return verdict
+    return Verdict(room=Room.NEVER, reason="; ".join(v.reason for v in verdicts))
+
+
+def usage(jobs: list[tuple[str, int, bool]]) -> dict[str, float]:
+    """In-use counts by quota name, from running jobs as (instance type, count, spot)."""
+    used: dict[str, float] = {}
+    for instance_type, count, spot in jobs:
+        purchase = "spot" if spot else "on_demand"
+        for name in (usage_quota(instance_type, purchase), TOTAL[purchase]):
+            used[name] = used.get(name, 0.0) + count
+    return used

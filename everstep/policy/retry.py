@@ -1,0 +1,174 @@
+"""(class, history, progress, budget) → decision. One table; a pure function; every class has a row."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass
+from everstep.contracts.records import Launch
+from everstep.contracts.run_spec import RunSpec
+from everstep.policy.cost import Spend
+
+F, K = FailureClass, DecisionKind
+
+
+class Row(NamedTuple):
+    """What a class gets.
+
+    ``patience`` multiplies ``retry.no_progress_limit``: faults of hosts may come in a row by chance,
+    faults of the program may not. ``elsewhere_after`` failures of the class in a row move the run on to
+    the next target, where the spec names more than one.
+    """
+
+    kind: DecisionKind
+    spends_attempt: bool = True
+    patience: int = 1
+    elsewhere_after: int | None = None
+    backoff: bool = True
+    poison: bool = False
+    """The same cause at the same step twice running ends the run, whatever the limits say."""
+
+
+TABLE: dict[FailureClass, Row] = {
+    F.BAD_CONFIG: Row(K.GIVE_UP),
+    F.BAD_DATA: Row(K.GIVE_UP),
+    F.CAPACITY: Row(K.RETRY, spends_attempt=False, elsewhere_after=1),
+    F.COMMUNICATION_HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
+    F.DIVERGED: Row(K.GIVE_UP),
+    F.HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
+    F.INCOMPLETE: Row(K.RETRY, poison=True),
+    F.INFRASTRUCTURE: Row(K.RETRY, patience=3, elsewhere_after=3),
+    F.INTERRUPTED: Row(K.RETRY, patience=5, elsewhere_after=3),
+    F.MAX_RUNTIME: Row(K.CONTINUE, spends_attempt=False, backoff=False),
+    F.OUT_OF_MEMORY_GPU: Row(K.GIVE_UP),
+    F.OUT_OF_MEMORY_HOST: Row(K.GIVE_UP),
+    F.QUOTA: Row(K.WAIT, spends_attempt=False),
+    F.STORAGE_TRANSIENT: Row(K.RETRY, patience=3),
+    F.THROTTLING: Row(K.RETRY, spends_attempt=False),
+    F.UNKNOWN: Row(K.RETRY, poison=True),
+    F.USER_CODE: Row(K.RETRY, poison=True),
+    F.USER_STOP: Row(K.GIVE_UP),
+}
+
+WITHOUT_ATTEMPT = frozenset(c for c, row in TABLE.items() if not row.spends_attempt)
+
+
+class History(BaseModel):
+    """What came before, and what it cost. ``launches`` are those that count, oldest first,
+    the one that just failed last."""
+
+    launches: Sequence[Launch]
+    waited_seconds: float = 0.0
+    spend: Spend = Spend()
+
+
+def made_progress(launch: Launch) -> bool:
+    """A new checkpoint was committed. Steps that were not saved are not progress: they will be redone."""
+    return launch.committed_step is not None and launch.committed_step > launch.resume_step
+
+
+def streak_without_progress(launches: Sequence[Launch]) -> int:
+    """Launches at the end of the history, of those that cost an attempt, that committed nothing new.
+
+    MAX_RUNTIME counts here although it spends no attempt: a job that commits nothing in its whole
+    run time would go on for ever.
+    """
+    count = 0
+    for launch in reversed(launches):
+        failure = launch.failure
+        if failure and failure.failure_class in WITHOUT_ATTEMPT - {F.MAX_RUNTIME}:
+            continue
+        if made_progress(launch):
+            break
+        count += 1
+    return count
+
+
+def same_class_in_a_row(launches: Sequence[Launch]) -> int:
+    """How many launches at the end failed with the class of the last one, without progress."""
+    last = launches[-1].failure
+    count = 0
+    for launch in reversed(launches):
+        if last is None or launch.failure is None:
+            break
+        if launch.failure.failure_class != last.failure_class or (count and made_progress(launch)):
+            break
+        count += 1
+    return count
+
+
+def decide(
+    spec: RunSpec, failure: Failure, history: History, draw: Callable[[], float]
+) -> Decision:
+    """``draw`` returns a number in [0, 1): the jitter of the backoff."""
+    row, launches = TABLE[failure.failure_class], history.launches
+    last = launches[-1]
+    if row.kind is K.GIVE_UP or failure.action is Action.DO_NOT_RETRY:
+        return _give_up(f"{failure.failure_class} is not cured by another attempt")
+    over = history.spend.over(spec.budget)
+    if over:
+        return _give_up(over)
+    if row.poison and _poisoned(launches):
+        return _give_up("the same cause at the same step, twice running")
+    spent = sum(1 for x in launches if not (x.failure and x.failure.failure_class in WITHOUT_ATTEMPT))
+    if spent >= spec.retry.max_attempts:
+        return _give_up(f"{spent} attempts of {spec.retry.max_attempts} are spent")
+    streak = streak_without_progress(launches)
+    limit = spec.retry.no_progress_limit * row.patience
+    if streak >= limit:
+        return _give_up(f"{streak} attempts in a row committed no new checkpoint (limit {limit})")
+    if failure.failure_class is F.UNKNOWN and not made_progress(last):
+        return _give_up("an unknown cause is retried only where the attempt had made progress")
+    if not row.spends_attempt and row.kind is not K.CONTINUE:
+        left = spec.retry.wait_deadline_hours * 3600 - history.waited_seconds
+        if left <= 0:
+            return _give_up(f"waited {spec.retry.wait_deadline_hours:g} h for {failure.failure_class}")
+
+    repeats = same_class_in_a_row(launches)
+    elsewhere = bool(
+        row.elsewhere_after and repeats % row.elsewhere_after == 0 and len(spec.compute) > 1
+    )
+    kind = K.RETRY_ELSEWHERE if elsewhere else row.kind
+    return Decision(
+        kind=kind,
+        reason=f"{failure.failure_class}: "
+        + ("resume from the last checkpoint" if made_progress(last) else "try again"),
+        wait_seconds=_backoff(spec, row, repeats, made_progress(last), draw),
+        target=(last.target + 1) % len(spec.compute) if elsewhere else _target(last, row),
+        spends_attempt=row.spends_attempt,
+    )
+
+
+def _target(last: Launch, row: Row) -> int:
+    """After a success elsewhere the first choice gets its turn again; otherwise stay."""
+    return 0 if row.kind is K.CONTINUE else last.target
+
+
+def _poisoned(launches: Sequence[Launch]) -> bool:
+    if len(launches) < 2:
+        return False
+    one, two = launches[-2], launches[-1]
+    return (
+        one.failure is not None
+        and two.failure is not None
+        and one.failure.failure_class == two.failure.failure_class
+        and one.failure.cause == two.failure.cause
+        and one.last_step == two.last_step
+    )
+
+
+def _backoff(
+    spec: RunSpec, row: Row, repeats: int, progressed: bool, draw: Callable[[], float]
+) -> int:
+    """Full jitter (whole seconds): none after an attempt that made progress."""
+    if not row.backoff or (progressed and row.spends_attempt):
+        return 0
+    ceiling = min(
+        spec.retry.backoff_cap_seconds, spec.retry.backoff_seconds * 2 ** min(repeats - 1, 16)
+    )
+    return round(draw() * ceiling)
+
+
+def _give_up(reason: str) -> Decision:
+    return Decision(kind=K.GIVE_UP, reason=reason, spends_attempt=True)

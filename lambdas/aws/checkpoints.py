@@ -1,0 +1,87 @@
+"""What S3 holds of a run: committed checkpoints, failure files, dataset indexes, specs."""
+
+import json
+from typing import Any
+
+from botocore.exceptions import ClientError
+from pydantic import BaseModel, ValidationError
+
+from everstep.contracts.env import FailureFile
+from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest
+
+_MISSING = frozenset({"NoSuchKey", "404", "NotFound", "NoSuchBucket"})
+
+
+def split(uri: str) -> tuple[str, str]:
+    """``s3://bucket/a/b`` → (bucket, ``a/b``)."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key.strip("/")
+
+
+class Committed(BaseModel):
+    """A checkpoint whose manifest exists and whose files all have their size."""
+
+    name: CheckpointName
+    manifest: Manifest
+
+
+class Checkpoints:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def newest(self, uri: str) -> Committed | None:
+        """The newest committed checkpoint below a run's prefix. Contents are the trainer's to verify."""
+        bucket, prefix = split(uri)
+        names = [
+            name
+            for page in self._pages(bucket, f"{prefix}/", Delimiter="/")
+            for entry in page.get("CommonPrefixes", [])
+            if (name := CheckpointName.parse(entry["Prefix"]))
+        ]
+        for name in sorted(names, key=lambda n: n.order, reverse=True):
+            manifest = self._manifest(bucket, f"{prefix}/{name}")
+            if manifest is not None:
+                return Committed(name=name, manifest=manifest)
+        return None
+
+    def _manifest(self, bucket: str, folder: str) -> Manifest | None:
+        text = self.read(f"s3://{bucket}/{folder}/{MANIFEST_NAME}")
+        if text is None:
+            return None
+        try:
+            manifest = Manifest.model_validate_json(text)
+        except ValidationError:
+            return None  # torn: not committed
+        sizes = {
+            item["Key"].removeprefix(f"{folder}/"): item["Size"]
+            for page in self._pages(bucket, f"{folder}/")
+            for item in page.get("Contents", [])
+        }
+        whole = all(sizes.get(entry.path) == entry.size for entry in manifest.entries)
+        return manifest if whole else None
+
+    def failure_file(self, output_uri: str, launch: int) -> FailureFile | None:
+        text = self.read(f"{output_uri}/{launch:05d}/failure.json")
+        try:
+            return FailureFile.model_validate_json(text) if text else None
+        except ValidationError:
+            return None  # a trainer died while writing it: the other evidence decides
+
+    def read_json(self, uri: str) -> Any:
+        """None when there is no such object. Raises ValueError for what is not JSON."""
+        text = self.read(uri)
+        return None if text is None else json.loads(text)
+
+    def read(self, uri: str) -> str | None:
+        bucket, key = split(uri)
+        try:
+            body = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise
+        return str(body.decode("utf-8", errors="replace"))
+
+    def _pages(self, bucket: str, prefix: str, **more: Any) -> Any:
+        paginator = self._client.get_paginator("list_objects_v2")
+        return paginator.paginate(Bucket=bucket, Prefix=prefix, **more)

@@ -1,0 +1,144 @@
+"""SageMaker training jobs: make, look, stop, and settle what has ended."""
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from pydantic import BaseModel
+
+from everstep.contracts.events import TAG_EXECUTION, TERMINAL_JOB_STATUSES
+from everstep.contracts.failures import StopReason
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import Launch, Outcome
+from everstep.policy.redact import redact
+from lambdas.aws.machine import Machine
+from lambdas.aws.store import Store
+
+NOT_CREATED = "NotCreated"
+
+
+class Job(BaseModel):
+    """What DescribeTrainingJob said. Times are epoch seconds."""
+
+    arn: str
+    status: str
+    secondary_status: str
+    secondary_since: float
+    created_epoch: float
+    outcome: Outcome
+
+    @property
+    def terminal(self) -> bool:
+        return self.status in TERMINAL_JOB_STATUSES
+
+
+class LaunchRefused(Exception):
+    """CreateTrainingJob said no; the outcome is recorded, the state machine classifies it."""
+
+
+class Jobs:
+    def __init__(self, client: Any, store: Store, machine: Machine) -> None:
+        self._client, self._store, self._machine = client, store, machine
+
+    def describe(self, name: str) -> Job | None:
+        """None when there is no such job."""
+        try:
+            answer = self._client.describe_training_job(TrainingJobName=name)
+        except ClientError as error:
+            if _is_missing(error):
+                return None
+            raise
+        transitions = answer.get("SecondaryStatusTransitions") or []
+        created = answer["CreationTime"].timestamp()
+        ended = answer.get("TrainingEndTime") or answer.get("LastModifiedTime")
+        started = answer.get("TrainingStartTime")
+        return Job(
+            arn=answer["TrainingJobArn"],
+            status=answer["TrainingJobStatus"],
+            secondary_status=answer["SecondaryStatus"],
+            secondary_since=transitions[-1]["StartTime"].timestamp() if transitions else created,
+            created_epoch=created,
+            outcome=Outcome(
+                status=answer["TrainingJobStatus"],
+                secondary_status=answer["SecondaryStatus"],
+                failure_reason=redact(answer.get("FailureReason") or ""),
+                transitions=[t["Status"] for t in transitions],
+                started_epoch=started.timestamp() if started else None,
+                ended_epoch=ended.timestamp() if ended else None,
+                billable_seconds=answer.get("BillableTimeInSeconds") or 0,
+            ),
+        )
+
+    def create(self, launch: Launch, request: dict[str, Any]) -> None:
+        """Make the job, or find that an earlier invocation made it. Raises LaunchRefused."""
+        try:
+            self._client.create_training_job(**request)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "ResourceInUse" and self._is_ours(launch):
+                return
+            reason = redact(f"{code}: {error.response['Error'].get('Message', '')}")
+            outcome = Outcome(status=NOT_CREATED, secondary_status=code, failure_reason=reason)
+            self._store.update(launch, outcome=outcome, absent=["outcome"], active=False)
+            raise LaunchRefused(reason) from error
+
+    def stop(self, launch: Launch, reason: StopReason, detail: str | None = None) -> None:
+        """Say why first, then stop: whoever sees the job end must be able to know. The first reason
+        stays; stopping twice is harmless."""
+        self._store.update(launch, stop_reason=reason, stop_detail=detail, absent=["stop_reason"])
+        try:
+            self._client.stop_training_job(TrainingJobName=launch.job_name)
+        except ClientError as error:
+            # Already ended, or never made: settling sees which.
+            if error.response["Error"]["Code"] != "ValidationException" and not _is_missing(error):
+                raise
+
+    def settle(self, launch: Launch, job: Job) -> bool:
+        """If the job has ended: record the outcome once, answer the token. Safe to run any number of
+        times, by any handler, in any order; every part of it is repeated until it is done."""
+        if not job.terminal:
+            return False
+        self._store.update(launch, outcome=job.outcome, absent=["outcome"], active=False)
+        # Read again: a later invocation of LaunchAttempt may have stored a newer token.
+        launch = self._store.launch(launch.run_id, launch.launch)
+        if launch.task_token is None:
+            return True
+        if job.status == "Completed":
+            step = Step(
+                run_id=launch.run_id, execution_arn=launch.execution_arn, launch=launch.launch
+            )
+            self._machine.succeed(launch.task_token, step.to(State.VERIFY_OUTCOME))
+        else:
+            self._machine.fail(
+                launch.task_token, f"Job{job.status}",
+                job.outcome.failure_reason or job.secondary_status,
+            )
+        return True
+
+    def end_warm_pool(self, name: str) -> bool:
+        """Stop paying for kept machines. False when no pool was kept for this job."""
+        try:
+            self._client.update_training_job(
+                TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": 0}
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationException" or _is_missing(error):
+                return False
+            raise
+        return True
+
+    def _is_ours(self, launch: Launch) -> bool:
+        job = self.describe(launch.job_name)
+        if job is None:
+            return False
+        tags = self._client.list_tags(ResourceArn=job.arn)["Tags"]
+        return {"Key": TAG_EXECUTION, "Value": launch.execution_arn} in tags
+
+
+def _is_missing(error: ClientError) -> bool:
+    """SageMaker has no error code of its own for a job that does not exist: a ValidationException
+    with this message, in every region."""
+    details = error.response["Error"]
+    return details["Code"] in ("ResourceNotFound", "ResourceNotFoundException") or (
+        details["Code"] == "ValidationException"
+        and "Requested resource not found" in details.get("Message", "")
+    )

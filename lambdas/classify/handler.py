@@ -1,0 +1,53 @@
+"""Classify: gather what is known of an attempt that ended, ask the policy, remember the answer."""
+
+from typing import Any
+
+from everstep.contracts.payloads import FailedStep, State
+from everstep.contracts.progress import parse_line
+from everstep.contracts.records import Launch, Outcome
+from everstep.policy.classify import Evidence, classify
+from everstep.policy.job_request import checkpoint_uri, output_uri
+from lambdas.aws.jobs import NOT_CREATED
+from lambdas.aws.services import Services, state_handler
+
+
+def act(step: FailedStep, services: Services) -> dict[str, Any]:
+    launch = services.store.launch(step.run_id, step.launch)
+    if launch.failure is not None:
+        return step.to(State.DECIDE)
+    outcome = launch.outcome or _outcome(step, launch, services)
+    if outcome is None:
+        return step.to(State.INSPECT_ATTEMPT)
+    run = services.store.run(step.run_id)
+    made = outcome.status != NOT_CREATED
+    log = services.logs.tail(launch.job_name) if made else []
+    steps = [p.step for line in log if (p := parse_line(line.text)) and p.everstep == "step"]
+    last_step = max((s for s in steps if s is not None), default=launch.last_step)
+    newest = services.checkpoints.newest(checkpoint_uri(run)) if made else None
+    error = step.error
+    failure = classify(
+        Evidence(
+            stop_reason=launch.stop_reason, stop_detail=launch.stop_detail, outcome=outcome,
+            failure_file=services.checkpoints.failure_file(output_uri(run), launch.launch)
+            if made else None,
+            log=log, incomplete=step.message, last_step=last_step,
+            state_error=error.Error if error else "", state_cause=error.Cause if error else "",
+        )
+    )
+    services.store.update(
+        launch, outcome=outcome, failure=failure, last_step=last_step, active=False,
+        committed_step=newest.manifest.step if newest else launch.resume_step,
+    )
+    return step.to(State.DECIDE, message=None)
+
+
+def _outcome(step: FailedStep, launch: Launch, services: Services) -> Outcome | None:
+    """None while the job still runs: the state failed, the job did not."""
+    job = services.jobs.describe(launch.job_name)
+    if job is None:
+        cause = step.error.Cause if step.error else ""
+        return Outcome(status=NOT_CREATED, secondary_status="", failure_reason=cause)
+    return job.outcome if job.terminal else None
+
+
+handler = state_handler(FailedStep, act)

@@ -1,0 +1,55 @@
+"""Decide: one table over class, history, progress and budget; the answer is remembered, then followed."""
+
+from typing import Any
+
+from everstep.contracts.failures import Decision, DecisionKind
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import Launch, Run
+from everstep.policy.cost import spend_of
+from everstep.policy.retry import History, decide
+from lambdas.aws.room import seconds_left
+from lambdas.aws.services import Services, state_handler
+
+
+class NotClassified(Exception):
+    """Decide ran on a launch without a class: a defect, never guessed around."""
+
+
+def act(step: Step, services: Services) -> dict[str, Any]:
+    run = services.store.run(step.run_id)
+    launches = services.store.launches(step.run_id)
+    launch = launches[-1]
+    decision = launch.decision or _decide(run, launches, services)
+    if decision.kind is DecisionKind.GIVE_UP:
+        return step.to(State.GIVE_UP)
+    if decision.kind is DecisionKind.WAIT:
+        cause = launch.failure.cause if launch.failure else decision.reason
+        return step.to(
+            State.WAIT_FOR_ROOM, wait_seconds=max(1, seconds_left(run, services.clock())), message=cause
+        )
+    if decision.wait_seconds:
+        return step.to(State.BACKOFF, wait_seconds=decision.wait_seconds)
+    return step.to(State.CHECK_QUOTA)
+
+
+def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
+    launch = launches[-1]
+    if launch.failure is None:
+        raise NotClassified(f"launch {launch.launch} of run {run.run_id}")
+    history = History(
+        launches=[x for x in launches if x.launch > run.attempts_reset_at_launch],
+        waited_seconds=run.waited_seconds,
+        spend=spend_of(launches, services.env.prices_usd),
+    )
+    decision = decide(run.spec, launch.failure, history, services.draw)
+    if not services.store.update(launch, decision=decision, absent=["decision"]):
+        return services.store.launch(run.run_id, launch.launch).decision or decision
+    if decision.wait_seconds and not decision.spends_attempt:
+        services.store.update(run, waited_seconds=run.waited_seconds + decision.wait_seconds)
+    if decision.kind is not DecisionKind.GIVE_UP:
+        kind = "wait" if decision.kind is DecisionKind.WAIT else "retry"
+        services.notifier.send(run, kind, f"{decision.kind}: {decision.reason}", launches)
+    return decision
+
+
+handler = state_handler(Step, act)

@@ -1,0 +1,23 @@
+"""Finish: the run arrived. Say so once, and stop paying."""
+
+from typing import Any
+
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import RunStatus
+from lambdas.aws.services import Services, state_handler
+
+
+def act(step: Step, services: Services) -> dict[str, Any]:
+    run = services.store.run(step.run_id)
+    launches = services.store.launches(step.run_id)
+    if run.spec.target(launches[-1].target).warm_pool_seconds:
+        services.jobs.end_warm_pool(launches[-1].job_name)
+    if run.status is not RunStatus.DONE:
+        services.notifier.send(
+            run, "done", f"done at step {run.final_step} after {len(launches)} launches", launches
+        )
+    services.store.update(run, status=RunStatus.DONE, active=False)
+    return step.to(State.DONE)
+
+
+handler = state_handler(Step, act)

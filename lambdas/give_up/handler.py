@@ -1,0 +1,54 @@
+"""GiveUp: an answer, in words, raised so that the execution fails *here* and Redrive comes back here."""
+
+from typing import Any
+
+from everstep.contracts.failures import Action, Failure, FailureClass
+from everstep.contracts.payloads import GiveUpStep, State
+from everstep.contracts.records import Launch, Run, RunStatus
+from lambdas.aws.notify import history
+from lambdas.aws.services import Services, state_handler
+
+_ENDED = (RunStatus.GAVE_UP, RunStatus.STOPPED)
+
+
+def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
+    run = services.store.run(step.run_id)
+    launches = services.store.launches(step.run_id)
+    if run.status in _ENDED and step.redrive_count > run.redrive_count:
+        services.store.update(
+            run, status=RunStatus.RUNNING, redrive_count=step.redrive_count,
+            attempts_reset_at_launch=step.launch, failure=None, waiting=None, waited_seconds=0.0,
+        )
+        return step.to(State.CHECK_QUOTA)
+    failure, reason = _why(run, launches)
+    stopped = failure.failure_class is FailureClass.USER_STOP
+    if launches and run.spec.target(launches[-1].target).warm_pool_seconds:
+        services.jobs.end_warm_pool(launches[-1].job_name)
+    text = f"gave up, {failure.failure_class}: {failure.cause} ({reason})"
+    if failure.hint:
+        text += f"\nhint: {failure.hint}"
+    if run.status not in _ENDED:
+        services.notifier.send(run, "give_up", text, launches)
+    services.store.update(
+        run, status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP, note=text,
+        redrive_count=step.redrive_count, active=False,
+    )
+    raise _error(failure)("\n".join([text, "", *history(launches), "", "Redrive to go on."]))
+
+
+def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:
+    if run.failure is not None:
+        return run.failure, "no launch was made for it"
+    last = launches[-1]
+    failure = last.failure or Failure(
+        failure_class=FailureClass.UNKNOWN, action=Action.DO_NOT_RETRY, cause="", rule="none"
+    )
+    return failure, last.decision.reason if last.decision else "no decision"
+
+
+def _error(failure: Failure) -> type[Exception]:
+    """Step Functions takes an exception's class name for the error's name."""
+    return type(failure.failure_class.error_name, (Exception,), {})
+
+
+handler = state_handler(GiveUpStep, act)

@@ -1,0 +1,26 @@
+"""InspectAttempt: heartbeats stopped, so the watchdog is ill. The job may be well: look, and wait again."""
+
+from everstep.contracts.payloads import TokenStep
+from lambdas.aws.look import look
+from lambdas.aws.services import Services, state_handler
+
+
+class JobMissing(Exception):
+    """The launch's job was never made: classified from this error."""
+
+
+def act(step: TokenStep, services: Services) -> None:
+    launch = services.store.launch(step.run_id, step.launch)
+    services.store.update(launch, task_token=step.task_token)
+    job = services.jobs.describe(launch.job_name)
+    if job is None:
+        raise JobMissing(f"{launch.job_name} does not exist")
+    if services.jobs.settle(launch, job):
+        return
+    run = services.store.run(step.run_id)
+    verdict = look(run, launch, job, services)
+    if verdict.stop is not None:
+        services.jobs.stop(launch, verdict.stop, verdict.detail)
+
+
+handler = state_handler(TokenStep, act)

@@ -1,0 +1,58 @@
+"""PlanAttempt: the next launch's number, target and checkpoint. Running it twice makes one row."""
+
+from typing import Any
+
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import Launch, Run, RunStatus, job_name
+from everstep.contracts.run_spec import Target
+from everstep.policy.job_request import checkpoint_uri
+from everstep.policy.quota import Room, judge, needs_of
+from lambdas.aws.services import Services, state_handler
+
+
+def act(step: Step, services: Services) -> dict[str, Any]:
+    run = services.store.run(step.run_id)
+    number = step.launch + 1
+    former = services.store.find_launch(run.run_id, step.launch)
+    wish = former.decision.target if former and former.decision else 0
+    index = _with_room(run, wish, services)
+    target = run.spec.target(index)
+    newest = services.checkpoints.newest(checkpoint_uri(run))
+    launch = Launch(
+        run_id=run.run_id, launch=number, job_name=job_name(run.run_id, number),
+        execution_arn=step.execution_arn, target=index, subnet=_subnet(run, target),
+        instance_type=target.instance_type, nodes=target.nodes,
+        resume_checkpoint=str(newest.name) if newest else None,
+        resume_step=newest.manifest.step if newest else 0,
+        planned_epoch=services.clock(),
+    )
+    services.store.put_new(launch)
+    services.store.update(
+        run, status=RunStatus.RUNNING, failure=None, waiting=None, active=False
+    )
+    return step.to(State.LAUNCH_ATTEMPT, launch=number)
+
+
+def _with_room(run: Run, wish: int, services: Services) -> int:
+    """The wished target, or the next of the list that the quotas hold now."""
+    count = len(run.spec.compute)
+    if count == 1:
+        return 0
+    values, used = services.quotas.values(), services.quotas.in_use()
+    order = [(wish + i) % count for i in range(count)]
+    for index in order:
+        if judge(needs_of(run.spec, run.spec.target(index)), values, used).room is Room.GO:
+            return index
+    return wish
+
+
+def _subnet(run: Run, target: Target) -> str | None:
+    """One zone, always: EFA does not cross zones, and CreateTrainingJob takes no placement group."""
+    subnets = run.team.subnets
+    if not subnets:
+        return None
+    zone = target.zone if target.zone in subnets else next(iter(subnets))
+    return subnets[zone][0]
+
+
+handler = state_handler(Step, act)

@@ -1,0 +1,31 @@
+"""VerifyOutcome: Completed is not success. The committed final checkpoint at the last step is."""
+
+from typing import Any
+
+from everstep.contracts.payloads import State, Step
+from everstep.policy.job_request import checkpoint_uri
+from lambdas.aws.services import Services, state_handler
+
+
+def act(step: Step, services: Services) -> dict[str, Any]:
+    run = services.store.run(step.run_id)
+    launch = services.store.launch(step.run_id, step.launch)
+    newest = services.checkpoints.newest(checkpoint_uri(run))
+    wanted = run.spec.stop.steps
+    if newest is None:
+        missing = "the job says Completed, and there is no committed checkpoint"
+    elif newest.manifest.step < wanted or not newest.manifest.final:
+        missing = (
+            f"the job says Completed, and the newest checkpoint {newest.name} is at step "
+            f"{newest.manifest.step} of {wanted}"
+            + ("" if newest.manifest.final else ", not marked final")
+        )
+    else:
+        step_done = newest.manifest.step
+        services.store.update(launch, committed_step=step_done, last_step=step_done)
+        services.store.update(run, final_step=step_done)
+        return step.to(State.FINISH)
+    return step.to(State.CLASSIFY, message=missing)
+
+
+handler = state_handler(Step, act)

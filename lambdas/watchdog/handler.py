@@ -1,0 +1,84 @@
+"""watchdog: each minute, a look at whatever may still change by itself. One ill run never hides another."""
+
+from typing import Any
+
+from everstep.contracts.failures import StopReason
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import Outcome, RunStatus, parse_launch_item
+from everstep.policy.quota import Room
+from lambdas.aws.jobs import NOT_CREATED
+from lambdas.aws.look import look
+from lambdas.aws.room import room_for
+from lambdas.aws.services import Services, logger, services
+
+
+MAKING_SECONDS = 600
+"""Longer than any invocation of LaunchAttempt: after this no one makes a planned job any more."""
+
+
+class WatchdogErrors(Exception):
+    """Raised after the pass, so that the alarm on this function's errors sees it."""
+
+
+def act(services: Services) -> dict[str, int]:
+    failed, counts = [], {"launches": 0, "waiting": 0}
+    for kind, one in (("launch", _launch), ("waiting", _waiting)):
+        for run_id, item in services.store.active(kind):  # type: ignore[arg-type]
+            counts["launches" if kind == "launch" else kind] += 1
+            try:
+                one(run_id, item, services)
+            except Exception as error:  # reported below; the others must still be looked at
+                logger.exception("one run could not be looked at", run_id=run_id)
+                failed.append(f"{run_id} {item}: {error!r}")
+    if failed:
+        raise WatchdogErrors("; ".join(failed))
+    return counts
+
+
+def _launch(run_id: str, item: str, services: Services) -> None:
+    launch = services.store.launch(run_id, parse_launch_item(item))
+    if launch.outcome is not None:
+        return
+    job = services.jobs.describe(launch.job_name)
+    running = services.machine.is_running(launch.execution_arn)
+    if job is None:
+        # Planned, not made yet. If it never will be, the heartbeat runs out and InspectAttempt sees
+        # it; unless the execution was stopped in between, and no one is left to make it.
+        if not running and services.clock() - launch.planned_epoch > MAKING_SECONDS:
+            never = Outcome(status=NOT_CREATED, secondary_status="")
+            services.store.update(launch, outcome=never, absent=["outcome"], active=False)
+        return
+    if services.jobs.settle(launch, job):
+        return
+    if not running:
+        services.jobs.stop(launch, StopReason.EXECUTION_STOPPED, "its execution is not running")
+        return
+    verdict = look(services.store.run(run_id), launch, job, services)
+    if verdict.stop is not None:
+        services.jobs.stop(launch, verdict.stop, verdict.detail)
+    if launch.task_token is not None:
+        # A stopping job is waited for too: nothing is launched before it is terminal.
+        services.machine.heartbeat(launch.task_token)
+
+
+def _waiting(run_id: str, item: str, services: Services) -> None:
+    run = services.store.run(run_id)
+    waiting = run.waiting
+    if waiting is None:
+        return
+    waited = services.clock() - waiting.since_epoch
+    if waited < run.spec.retry.backoff_seconds or room_for(run, services.quotas).room is not Room.GO:
+        return
+    # Token first: a pass that dies in between wakes the run twice, never not at all.
+    step = Step.model_validate(waiting.step)
+    services.machine.succeed(waiting.task_token, step.to(State.PLAN_ATTEMPT, message=None))
+    services.store.update(
+        run, waiting=None, status=RunStatus.RUNNING, active=False,
+        waited_seconds=run.waited_seconds + waited,
+    )
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
+    counts = act(services())
+    logger.info(counts)
+    return counts

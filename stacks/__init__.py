@@ -1,0 +1,1 @@
+"""What is deployed, as CDK constructs. Handlers appear here only as strings."""

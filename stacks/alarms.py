@@ -1,0 +1,93 @@
+"""When a person is told. Runs tell by themselves; these say that Everstep itself is ill."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cw
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+FIVE_MINUTES = Duration.minutes(5)
+
+
+class ControlAlarms(Construct):
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        topic: sns.ITopic,
+        machines: Mapping[str, sfn.IStateMachine],
+        dead_queues: Mapping[str, sqs.IQueue],
+        watchdog: lambda_.IFunction,
+        watchdog_minutes: int,
+    ) -> None:
+        super().__init__(scope, name)
+        self._action = actions.SnsAction(topic)
+        for team, machine in machines.items():
+            self._alarm(
+                f"{team}ExecutionsFailed",
+                f"A run of {team} failed: its message, or the execution's cause, says why.",
+                machine.metric_failed(period=FIVE_MINUTES, statistic="Sum"),
+            )
+        for word, queue in dead_queues.items():
+            self._alarm(
+                f"{word}DeadLetters",
+                f"Events that no handler could take lie in {word}'s dead-letter queue.",
+                queue.metric_approximate_number_of_messages_visible(
+                    period=FIVE_MINUTES, statistic="Maximum"
+                ),
+            )
+        self._alarm(
+            "WatchdogErrors",
+            "The watchdog fails: hangs go unseen, and launches turn to InspectAttempt.",
+            watchdog.metric_errors(period=FIVE_MINUTES, statistic="Sum"),
+            threshold=3,
+        )
+        window = Duration.minutes(max(5, 2 * watchdog_minutes))
+        self._alarm(
+            "WatchdogMissing",
+            "The watchdog was not invoked: its rule is disabled or throttled.",
+            watchdog.metric_invocations(period=window, statistic="Sum"),
+            comparison=cw.ComparisonOperator.LESS_THAN_THRESHOLD,
+            missing=cw.TreatMissingData.BREACHING,
+        )
+        self._alarm(
+            "LambdaThrottled",
+            "Functions of this account are throttled: its Lambda concurrency is used up.",
+            # Without a dimension, Lambda's metric is the sum over the account in this region.
+            cw.Metric(
+                namespace="AWS/Lambda",
+                metric_name="Throttles",
+                period=FIVE_MINUTES,
+                statistic="Sum",
+            ),
+        )
+
+    def _alarm(
+        self,
+        name: str,
+        description: str,
+        metric: cw.IMetric,
+        *,
+        threshold: float = 1,
+        comparison: cw.ComparisonOperator = (
+            cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        ),
+        missing: cw.TreatMissingData = cw.TreatMissingData.NOT_BREACHING,
+    ) -> None:
+        alarm = cw.Alarm(
+            self,
+            name,
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=1,
+            comparison_operator=comparison,
+            treat_missing_data=missing,
+        )
+        alarm.add_alarm_action(self._action)

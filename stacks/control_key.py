@@ -1,0 +1,55 @@
+"""The key of table, topic, queues and logs, whose policy names each service that writes."""
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+WRITERS = ("events.amazonaws.com", "cloudwatch.amazonaws.com", "sns.amazonaws.com")
+"""Services that cannot use AWS's own key on our queues and topic: it takes no policy."""
+
+
+class ControlKey(Construct):
+    """Apart from the data key, so that no job role can ever read the control plane."""
+
+    def __init__(
+        self, scope: Construct, name: str, *, description: str, removal: RemovalPolicy
+    ) -> None:
+        super().__init__(scope, name)
+        stack = Stack.of(self)
+        self.key = kms.Key(
+            self, "Key", description=description, enable_key_rotation=True, removal_policy=removal
+        )
+        for service in WRITERS:
+            self._allow(
+                service.split(".")[0].title(),
+                service,
+                ["kms:Decrypt", "kms:GenerateDataKey"],
+                {"StringEquals": {"aws:SourceAccount": stack.account}},
+            )
+        groups = stack.format_arn(service="logs", resource="log-group:*")
+        self._allow(
+            "Logs",
+            f"logs.{stack.region}.amazonaws.com",
+            [
+                "kms:Encrypt",
+                "kms:Decrypt",
+                "kms:ReEncrypt*",
+                "kms:GenerateDataKey*",
+                "kms:DescribeKey",
+            ],
+            {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+        )
+
+    def _allow(
+        self, sid: str, service: str, actions: list[str], conditions: dict[str, dict[str, str]]
+    ) -> None:
+        self.key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid=sid,
+                principals=[iam.ServicePrincipal(service)],
+                actions=actions,
+                resources=["*"],
+                conditions=conditions,
+            )
+        )

@@ -1,0 +1,115 @@
+"""What each handler may do: one readable table, adjusted here and nowhere else.
+
+A row says which actions on which thing; ``control_plane`` knows the things' ARNs. A thing whose
+ARN holds a wildcard is explained in ``stacks.wildcards``. Use of the keys follows from the things:
+whoever touches the table or the topic uses the control key, whoever touches objects the data key.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from aws_cdk import aws_iam as iam
+
+
+class Use(NamedTuple):
+    """``actions`` on ``thing``, a key of the resources that the control plane gives."""
+
+    thing: str
+    actions: tuple[str, ...]
+
+
+def _use(thing: str, service: str, *actions: str) -> Use:
+    return Use(thing, tuple(f"{service}:{action}" for action in actions))
+
+
+READ_WRITE = _use("table", "dynamodb", "GetItem", "UpdateItem")
+PUT = _use("table", "dynamodb", "PutItem")
+QUERY = _use("table", "dynamodb", "Query")
+QUERY_ACTIVE = _use("active_index", "dynamodb", "Query")
+
+QUOTAS = _use("any", "servicequotas", "ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+SEARCH = _use("any", "sagemaker", "Search")
+DESCRIBE = _use("jobs", "sagemaker", "DescribeTrainingJob")
+STOP = _use("jobs", "sagemaker", "StopTrainingJob")
+UPDATE = _use("jobs", "sagemaker", "UpdateTrainingJob")
+CREATE = _use("jobs", "sagemaker", "CreateTrainingJob", "AddTags", "ListTags")
+PASS_JOB_ROLE = _use("job_roles", "iam", "PassRole")
+
+FINISH_TOKEN = _use("machines", "states", "SendTaskSuccess", "SendTaskFailure")
+HEARTBEAT = _use("machines", "states", "SendTaskHeartbeat")
+DESCRIBE_EXECUTION = _use("executions", "states", "DescribeExecution")
+
+PROGRESS = _use("job_logs", "logs", "FilterLogEvents")
+TAIL = _use("job_logs", "logs", "DescribeLogStreams", "GetLogEvents")
+TELL = _use("topic", "sns", "Publish")
+
+
+def _read(bucket: str) -> tuple[Use, Use]:
+    """Listing has no condition on the prefix: with one, S3 answers 403, not 404, for an object that
+    does not exist, and "no failure file" would look like a broken role."""
+    return Use(f"{bucket}_bucket", ("s3:ListBucket",)), Use(f"{bucket}_objects", ("s3:GetObject",))
+
+
+GRANTS: Mapping[str, tuple[Use, ...]] = {
+    "validate_spec": (
+        READ_WRITE,
+        PUT,
+        QUERY,
+        DESCRIBE_EXECUTION,
+        *_read("data"),
+        *_read("output"),
+    ),
+    "check_quota": (READ_WRITE, QUOTAS, SEARCH),
+    "wait_for_room": (READ_WRITE, TELL),
+    "plan_attempt": (READ_WRITE, PUT, QUOTAS, SEARCH, *_read("checkpoint")),
+    "launch_attempt": (READ_WRITE, CREATE, PASS_JOB_ROLE, DESCRIBE, FINISH_TOKEN),
+    "inspect_attempt": (READ_WRITE, DESCRIBE, STOP, FINISH_TOKEN, PROGRESS),
+    "classify": (READ_WRITE, DESCRIBE, TAIL, *_read("output"), *_read("checkpoint")),
+    "decide": (READ_WRITE, QUERY, TELL),
+    "verify_outcome": (READ_WRITE, *_read("checkpoint")),
+    "finish": (READ_WRITE, QUERY, UPDATE, TELL),
+    "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
+    "on_job_event": (READ_WRITE, DESCRIBE, FINISH_TOKEN),
+    "on_execution_event": (READ_WRITE, QUERY, DESCRIBE_EXECUTION, STOP, TELL),
+    "watchdog": (
+        READ_WRITE,
+        QUERY_ACTIVE,
+        DESCRIBE,
+        STOP,
+        PROGRESS,
+        FINISH_TOKEN,
+        HEARTBEAT,
+        DESCRIBE_EXECUTION,
+        QUOTAS,
+        SEARCH,
+    ),
+}
+
+KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey")
+CONTROL_KEY_THINGS = {"table", "active_index", "topic"}
+DATA_KEY_THINGS = {"data_objects", "checkpoint_objects", "output_objects"}
+
+
+class Things(NamedTuple):
+    """ARNs by word, and conditions for the words that need one."""
+
+    arns: Mapping[str, list[str]]
+    conditions: Mapping[str, dict[str, Any]]
+
+
+def statements(handler: str, things: Things) -> Iterable[iam.PolicyStatement]:
+    """One statement a thing and kind, so that a reviewer reads the policy as the table above."""
+    actions: dict[str, list[str]] = {}
+    for use in GRANTS[handler]:
+        actions.setdefault(use.thing, []).extend(use.actions)
+    if CONTROL_KEY_THINGS & actions.keys():
+        actions["control_key"] = list(KEY_ACTIONS)
+    if DATA_KEY_THINGS & actions.keys():
+        actions["data_key"] = ["kms:Decrypt"]
+    for thing, allowed in actions.items():
+        yield iam.PolicyStatement(
+            sid=thing.title().replace("_", ""),
+            actions=allowed,
+            resources=list(things.arns[thing]),
+            conditions=things.conditions.get(thing),
+        )

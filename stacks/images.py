@@ -1,0 +1,55 @@
+"""Registries of the images that training runs in."""
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from everstep.contracts.names import registry_path, repository_name
+from stacks.config import Config
+
+IMAGES = ("trainer",)
+MOVING_TAG = "stable"
+"""The one tag that may move: what a run spec that names no image gets."""
+KEEP_UNTAGGED = 10
+
+
+class ImagesStack(Stack):
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        env_name: str,
+        config: Config,
+        key: kms.IKey,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
+        self.repositories = [
+            ecr.Repository(
+                self,
+                f"{image.title()}Repository",
+                repository_name=repository_name(env_name, image),
+                image_scan_on_push=True,
+                encryption=ecr.RepositoryEncryption.KMS,
+                encryption_key=key,
+                image_tag_mutability=ecr.TagMutability.IMMUTABLE_WITH_EXCLUSION,
+                image_tag_mutability_exclusion_filters=[
+                    ecr.ImageTagMutabilityExclusionFilter.wildcard(MOVING_TAG)
+                ],
+                lifecycle_rules=[
+                    ecr.LifecycleRule(
+                        description="A run may go on for months on its tagged image: only "
+                        "untagged ones expire",
+                        tag_status=ecr.TagStatus.UNTAGGED,
+                        max_image_count=KEEP_UNTAGGED,
+                    )
+                ],
+                removal_policy=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
+            )
+            for image in IMAGES
+        ]
+        self.registry = (
+            f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}/{registry_path(env_name)}"
+        )

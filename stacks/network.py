@@ -1,0 +1,183 @@
+"""VPC, endpoints and security groups in which training runs."""
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.config import Config
+from stacks.config_rules import PUBLIC_MASK
+
+TRAINING = "Training"
+LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
+
+
+class TrainingSecurityGroup(Construct):
+    """Hosts of a job: EFA among themselves in both directions, 443 out, nothing else in.
+
+    EFA wants an egress rule to the group itself, by group id. CDK drops such a rule where all
+    outbound traffic is allowed, so outbound is closed and both directions are written out.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, vpc: ec2.IVpc) -> None:
+        super().__init__(scope, name)
+        self.group = ec2.SecurityGroup(
+            self,
+            "Group",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Everstep training hosts",
+        )
+        itself = self.group.security_group_id
+        ec2.CfnSecurityGroupIngress(
+            self,
+            "SelfIngress",
+            group_id=itself,
+            ip_protocol="-1",
+            source_security_group_id=itself,
+            description="EFA: all traffic from this group",
+        )
+        ec2.CfnSecurityGroupEgress(
+            self,
+            "SelfEgress",
+            group_id=itself,
+            ip_protocol="-1",
+            destination_security_group_id=itself,
+            description="EFA: all traffic to this group",
+        )
+        self.group.add_egress_rule(
+            ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services, through endpoints or NAT"
+        )
+
+
+class LustreSecurityGroup(Construct):
+    """FSx for Lustre: its ports, from training hosts and from its own servers."""
+
+    def __init__(
+        self, scope: Construct, name: str, *, vpc: ec2.IVpc, training: ec2.SecurityGroup
+    ) -> None:
+        super().__init__(scope, name)
+        self.group = ec2.SecurityGroup(
+            self,
+            "Group",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Everstep FSx for Lustre",
+        )
+        for port in LUSTRE_PORTS:
+            training.add_egress_rule(self.group, port, "Lustre")
+            self.group.add_ingress_rule(training, port, "Lustre from training hosts")
+            self.group.add_egress_rule(training, port, "Lustre to training hosts")
+            self.group.add_ingress_rule(self.group, port, "Lustre between servers")
+            self.group.add_egress_rule(self.group, port, "Lustre between servers")
+
+
+class NetworkStack(Stack):
+    """Zones come from config: no look-up, so that synthesis needs no credentials."""
+
+    def __init__(self, scope: Construct, name: str, *, config: Config, **kwargs: object) -> None:
+        self._zones = config.network.zones
+        super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
+        net = config.network
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(net.cidr),
+            max_azs=len(net.zones),
+            nat_gateways=net.nat_gateways,
+            # Closing the default group takes a custom resource with a function of its own; nothing
+            # of ours is ever in that group.
+            restrict_default_security_group=False,
+            subnet_configuration=self._subnets(net.nat_gateways > 0, net.training_mask),
+        )
+        chosen = ec2.SubnetSelection(subnet_group_name=TRAINING)
+        self.training_subnets = self.vpc.select_subnets(subnet_group_name=TRAINING).subnets
+        self.training = TrainingSecurityGroup(self, "TrainingGroup", vpc=self.vpc).group
+        self.lustre = LustreSecurityGroup(
+            self, "LustreGroup", vpc=self.vpc, training=self.training
+        ).group
+        self._endpoints(net.interface_endpoints, chosen)
+        self._flow_logs(config)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """Where CDK would ask AWS for the account's zones."""
+        return self._zones
+
+    def _subnets(self, nat: bool, mask: int) -> list[ec2.SubnetConfiguration]:
+        kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
+        training = ec2.SubnetConfiguration(name=TRAINING, subnet_type=kind, cidr_mask=mask)
+        public = ec2.SubnetConfiguration(
+            name="Public",
+            subnet_type=ec2.SubnetType.PUBLIC,
+            cidr_mask=PUBLIC_MASK,
+            map_public_ip_on_launch=False,
+        )
+        return [training, public] if nat else [training]
+
+    def _endpoints(self, names: list[str], subnets: ec2.SubnetSelection) -> None:
+        for name, service in (
+            ("S3", ec2.GatewayVpcEndpointAwsService.S3),
+            ("DynamoDb", ec2.GatewayVpcEndpointAwsService.DYNAMODB),
+        ):
+            self.vpc.add_gateway_endpoint(f"{name}Endpoint", service=service, subnets=[subnets])
+        if not names:
+            return
+        group = ec2.SecurityGroup(
+            self,
+            "EndpointGroup",
+            vpc=self.vpc,
+            allow_all_outbound=False,
+            description="Everstep interface endpoints",
+        )
+        group.add_ingress_rule(self.training, ec2.Port.tcp(443), "HTTPS from training hosts")
+        for name in names:
+            self.vpc.add_interface_endpoint(
+                f"{name.title().replace('.', '').replace('-', '')}Endpoint",
+                service=ec2.InterfaceVpcEndpointAwsService(name),
+                subnets=subnets,
+                security_groups=[group],
+                open=False,
+            )
+
+    def _flow_logs(self, config: Config) -> None:
+        group = logs.LogGroup(
+            self,
+            "FlowLogGroup",
+            retention=logs_retention(config.log_retention_days),
+            removal_policy=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
+        )
+        role = iam.Role(
+            self, "FlowLogRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com")
+        )
+        self.vpc.add_flow_log(
+            "FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role)
+        )
+
+
+_NAMES = {
+    1: "ONE_DAY",
+    3: "THREE_DAYS",
+    5: "FIVE_DAYS",
+    7: "ONE_WEEK",
+    14: "TWO_WEEKS",
+    30: "ONE_MONTH",
+    60: "TWO_MONTHS",
+    90: "THREE_MONTHS",
+    120: "FOUR_MONTHS",
+    150: "FIVE_MONTHS",
+    180: "SIX_MONTHS",
+    365: "ONE_YEAR",
+    400: "THIRTEEN_MONTHS",
+    545: "EIGHTEEN_MONTHS",
+    731: "TWO_YEARS",
+    1096: "THREE_YEARS",
+    1827: "FIVE_YEARS",
+    3653: "TEN_YEARS",
+}
+
+
+def logs_retention(days: int) -> logs.RetentionDays:
+    """``config`` has checked that the service knows the number."""
+    return logs.RetentionDays[_NAMES[days]]

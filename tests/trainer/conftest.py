@@ -1,0 +1,98 @@
+"""A tiny dataset, a trainer in this process (one gloo rank), and real launches of several ranks."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from everstep.contracts.env import TrainerEnv
+from tests.trainer.harness import ROOT, SMALL, VOCAB, Alone, Job, Launch, Lines, free_port, progress
+from trainer.config import TrainerConfig
+from trainer.host import Worker
+from trainer.prepare import write_dataset
+from trainer.train import Where, train
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 tokens of a noisy cycle (so that there is something to learn), in three shards."""
+    folder = tmp_path_factory.mktemp("dataset")
+    random = np.random.default_rng(0)
+    tokens = (np.arange(20_000) + random.integers(0, 3, 20_000)) % VOCAB
+    write_dataset(folder, tokens.tolist(), VOCAB, shard_tokens=7_000)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def alone(
+    one_rank: None, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Alone:
+    """Train in this process; ``changes`` are hyperparameters with ``__`` for the dot."""
+
+    def run(uri: str | None = None, env: dict[str, Any] | None = None, **changes: Any) -> Lines:
+        flat = SMALL | {k.replace("__", "."): str(v) for k, v in changes.items()}
+        flat.setdefault("data.path", str(dataset))
+        worker = Worker(node_dir=tmp_path / "node", started_epoch=time.time())
+        worker.node_dir.mkdir(exist_ok=True)
+        settings = {"checkpoint_uri": uri or str(tmp_path / "checkpoints")} | (env or {})
+        capsys.readouterr()
+        train(
+            TrainerConfig.from_flat(flat), TrainerEnv.model_validate(settings), worker,
+            Path(flat["data.path"]), torch.device("cpu"), Where(),
+        )
+        return progress(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def launch(dataset: Path, tmp_path: Path) -> Iterator[Launch]:
+    """``launch(name, ranks=2, hosts=…, **hyperparameters)``: SageMaker's layout, real processes."""
+    jobs: list[Job] = []
+
+    def start(
+        name: str, ranks: int = 2, number: int = 1, environment: dict[str, str] | None = None,
+        resource: dict[str, Any] | None = None, ml: str = "ml", **changes: Any,
+    ) -> Job:
+        flat = SMALL | {"data.path": str(dataset)}
+        flat |= {k.replace("__", "."): str(v) for k, v in changes.items()}
+        base = tmp_path / name
+        config = base / ml / "input" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "hyperparameters.json").write_text(json.dumps(flat))
+        if resource:
+            (config / "resourceconfig.json").write_text(json.dumps(resource))
+        given = {
+            "EVERSTEP_ML_ROOT": str(base / ml), "EVERSTEP_RANKS_PER_NODE": str(ranks),
+            "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"), "EVERSTEP_LAUNCH": str(number),
+            "EVERSTEP_OUTPUT_URI": str(base / "output"),
+            "EVERSTEP_RDZV_PORT": str(free_port()), "PYTHONPATH": str(ROOT),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainer.launch"], cwd=base, text=True,
+            env={**os.environ, **given, **(environment or {})},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        jobs.append(Job(process))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.kill()
+        job.process.wait()

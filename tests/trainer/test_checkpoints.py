@@ -1,0 +1,240 @@
+"""Broken checkpoints are passed over aloud; retention; S3; failed saves."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest
+from tests.trainer.harness import Alone, losses, of_kind, weights
+from trainer.checkpoint.catalogue import Catalogue
+from trainer.errors import CheckpointError
+from trainer.store import FolderStore, S3Store, hash_file, open_store
+from trainer.verify import main as verify
+
+NEWEST = "step-00000012.00001"
+
+
+def _flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def _tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+DAMAGE = {
+    "flipped bit": (lambda c: _flip(c / "__0_0.distcp"), "__0_0.distcp has sha256"),
+    "flipped bit in the metadata": (lambda c: _flip(c / ".metadata"), ".metadata has sha256"),
+    "torn file": (lambda c: _tear(c / "__0_0.distcp"), "bytes, not"),
+    "missing file": (lambda c: (c / "loop.json").unlink(), "loop.json is missing"),
+    "no manifest": (lambda c: (c / MANIFEST_NAME).unlink(), "not committed"),
+    "torn manifest": (lambda c: _tear(c / MANIFEST_NAME), "is not a manifest"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_broken_checkpoint_is_skipped_aloud(alone: Alone, tmp_path: Path, damage: str) -> None:
+    whole = alone()
+    break_it, reason = DAMAGE[damage]
+    break_it(tmp_path / "checkpoints" / NEWEST)
+    resumed = alone(env={"launch": 2})
+    skipped = of_kind(resumed, "skip_checkpoint")
+    assert [line["checkpoint"] for line in skipped] == [NEWEST]
+    assert reason in skipped[0]["reason"]
+    assert of_kind(resumed, "resume")[0]["step"] == 9
+    assert losses(resumed) == {s: v for s, v in losses(whole).items() if s > 9}
+    assert weights(tmp_path / "checkpoints")["checkpoint"] == "step-00000012.00002"
+
+
+def test_nothing_is_unpickled_before_it_is_verified(
+    alone: Alone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone()
+    _flip(tmp_path / "checkpoints" / NEWEST / ".metadata")
+    import pickle
+
+    opened: list[str] = []
+    honest = pickle.load
+    monkeypatch.setattr(pickle, "load", lambda f: (opened.append(str(f.name)), honest(f))[1])
+    alone(env={"launch": 2})
+    assert opened
+    assert not [name for name in opened if NEWEST in name]
+
+
+def test_verify_says_what_is_wrong(
+    alone: Alone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone()
+    folder = tmp_path / "checkpoints" / NEWEST
+    assert verify([str(folder)]) == 0
+    assert NEWEST in capsys.readouterr().out
+    _flip(folder / "__0_0.distcp")
+    assert verify([str(folder)]) == 1
+    assert "__0_0.distcp has sha256" in capsys.readouterr().err
+    assert verify([str(tmp_path / "checkpoints" / "step-00000999.00001")]) == 1
+
+
+def test_manifest_tells_what_was_written(alone: Alone, tmp_path: Path) -> None:
+    alone()
+    folder = tmp_path / "checkpoints" / NEWEST
+    manifest = Manifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
+    assert {e.path for e in manifest.entries} | {MANIFEST_NAME} == {
+        p.name for p in folder.iterdir()
+    }
+    for entry in manifest.entries:
+        assert hash_file(folder / entry.path) == (entry.size, entry.sha256)
+    assert (manifest.step, manifest.launch, manifest.world_size) == (12, 1, 1)
+    assert (manifest.final, manifest.tokens) == (True, 12 * 8 * 32)
+
+
+def test_retention_counts_only_durable_ones(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    for step, committed in ((1, True), (2, False), (3, True), (4, True), (5, False)):
+        _fake(store, step, committed=committed)
+    catalogue = Catalogue(store)
+    broken = {CheckpointName(step=4, launch=1)}
+    assert catalogue.retain(2, broken) == []
+    _fake(store, 6, committed=True)
+    gone = catalogue.retain(2, broken)
+    assert [name.step for name in gone] == [1]
+    assert [name.step for name in catalogue.remove_abandoned(launch=1)] == [5, 2]
+    assert [item.name.step for item in catalogue.newest_first()] == [6, 4, 3]
+
+
+def test_another_launchs_folder_is_never_touched_by_abandoned_cleanup(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    _fake(store, 5, committed=False, launch=3)
+    assert Catalogue(store).remove_abandoned(launch=2) == []
+
+
+def test_manifest_goes_first_when_removing(tmp_path: Path) -> None:
+    class Watched(FolderStore):
+        def delete(self, keys: list[str]) -> None:
+            order.append(keys)
+            super().delete(keys)
+
+    order: list[list[str]] = []
+    store = Watched(tmp_path)
+    _fake(store, 1, committed=True)
+    catalogue = Catalogue(store)
+    catalogue.remove(catalogue.newest_first()[0])
+    assert order == [[f"step-00000001.00001/{MANIFEST_NAME}"], ["step-00000001.00001/data"]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_save_is_logged_and_training_goes_on(
+    alone: Alone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, tries = FolderStore.write, []
+
+    def flaky(self: FolderStore, key: str, data: bytes) -> None:
+        tries.append(key)
+        if len(tries) <= 2:
+            raise OSError("no space left on device")
+        honest(self, key, data)
+
+    monkeypatch.setattr(FolderStore, "write", flaky)
+    lines = alone()
+    assert [line["step"] for line in of_kind(lines, "committed")] == [9, 12]
+    assert lines[-1]["everstep"] == "done"
+
+
+def test_the_last_save_is_tried_again_then_an_error(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: FolderStore, key: str, data: bytes) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(FolderStore, "write", full)
+    with pytest.raises(CheckpointError, match="no space left on device"):
+        alone()
+
+
+def test_the_copy_is_real(alone: Alone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights overwritten as soon as ``save`` returns must not reach the checkpoint."""
+    import trainer.checkpoint.saver as module
+
+    alone(str(tmp_path / "honest"), checkpoint__every_steps=100)
+    honest = module.Saver.save
+
+    def save_and_spoil(self: Any, tensors: Any, loop: Any, *, final: bool = False) -> None:
+        honest(self, tensors, loop, final=final)
+        for tensor in tensors.values():
+            tensor.zero_()
+
+    monkeypatch.setattr(module.Saver, "save", save_and_spoil)
+    alone(str(tmp_path / "spoilt"), checkpoint__every_steps=100)
+    for key in ("weights_sha256", "optimizer_sha256"):
+        assert weights(tmp_path / "spoilt")[key] == weights(tmp_path / "honest")[key]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket="runs")
+        yield s3
+
+
+def test_checkpoints_on_s3(alone: Alone, bucket: Any, tmp_path: Path) -> None:
+    uri = "s3://runs/team/run-1"
+    whole = alone(uri)
+    assert [line["step"] for line in of_kind(whole, "committed")] == [3, 6, 9, 12]
+    keys = {o["Key"] for o in bucket.list_objects_v2(Bucket="runs")["Contents"]}
+    assert f"team/run-1/{NEWEST}/{MANIFEST_NAME}" in keys
+    assert not [key for key in keys if "step-00000003" in key], "keep_last is 3"
+    assert not list((tmp_path / "node").rglob("*.distcp")), "staged files are removed"
+    head = bucket.head_object(
+        Bucket="runs", Key=f"team/run-1/{NEWEST}/__0_0.distcp", ChecksumMode="ENABLED"
+    )
+    assert head["ChecksumSHA256"]
+
+    body = bucket.get_object(Bucket="runs", Key=f"team/run-1/{NEWEST}/.metadata")["Body"].read()
+    bucket.put_object(Bucket="runs", Key=f"team/run-1/{NEWEST}/.metadata", Body=body[::-1])
+    resumed = alone(uri, env={"launch": 2})
+    assert ".metadata has sha256" in of_kind(resumed, "skip_checkpoint")[0]["reason"]
+    assert losses(resumed) == {s: v for s, v in losses(whole).items() if s > 9}
+    assert not list((tmp_path / "node").rglob("*.distcp")), "downloads are removed"
+
+    on_disk = str(tmp_path / "disk")
+    alone(on_disk)
+    assert weights(uri)["weights_sha256"] == weights(on_disk)["weights_sha256"]
+
+
+def test_both_stores_behave_alike(bucket: Any, tmp_path: Path) -> None:
+    for store in (open_store("s3://runs/a/b"), open_store(str(tmp_path / "a"))):
+        assert isinstance(store, S3Store | FolderStore)
+        assert store.listing() == {}
+        assert store.read("x/1") is None
+        store.write("x/1", b"one")
+        assert store.write_once("x/2", b"first")
+        assert not store.write_once("x/2", b"second")
+        assert store.read("x/2") == b"first"
+        store.write("xy/3", b"three")
+        assert store.listing("x") == {"x/1": 3, "x/2": 5}
+        assert set(store.listing()) == {"x/1", "x/2", "xy/3"}
+        size, digest = store.download("x/1", tmp_path / "copy")
+        assert (size, digest) == hash_file(tmp_path / "copy")
+        store.upload("x/4", tmp_path / "copy", digest)
+        assert store.read("x/4") == b"one"
+        store.delete(["x/1", "x/2", "x/4", "no/such"])
+        assert store.listing() == {"xy/3": 5}
+
+
+def _fake(store: FolderStore, step: int, *, committed: bool, launch: int = 1) -> None:
+    name = CheckpointName(step=step, launch=launch)
+    store.write(f"{name}/data", b"x")
+    if committed:
+        manifest = Manifest(step=step, launch=launch, world_size=1, tokens=0, entries=[])
+        store.write(f"{name}/{MANIFEST_NAME}", json.dumps(manifest.model_dump()).encode())

@@ -1,0 +1,113 @@
+"""Hyperparameters: a run spec's sections, flat and back; the trainer's configuration from them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everstep.contracts.hyperparameters import from_hyperparameters, to_hyperparameters
+from everstep.contracts.models import PRESETS, ModelConfig
+from everstep.contracts.run_spec import RunSpec, Train
+from trainer.config import TrainerConfig
+from trainer.errors import ConfigError
+from trainer.optim import learning_rate
+
+LEAST: dict[str, Any] = {
+    "model": "tiny", "data": "datasets/stdlib", "compute": [{"instance_type": "ml.m5.large"}],
+    "stop": {"steps": 100},
+}
+
+
+def _sections(spec: RunSpec) -> dict[str, Any]:
+    return {
+        name: getattr(spec, name)
+        for name in ("model", "parallelism", "train", "checkpoint", "stop")
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    train=st.fixed_dictionaries({}, optional={
+        "lr": st.floats(1e-12, 10), "global_batch": st.integers(1, 10**6),
+        "schedule": st.sampled_from(["cosine", "linear", "constant"]),
+        "dtype": st.sampled_from(["bf16", "fp32"]), "seed": st.integers(0, 2**62),
+    }),
+    sharding=st.sampled_from(["FULL_SHARD", "HYBRID_SHARD", "SHARD_GRAD_OP", "NO_SHARD"]),
+    model=st.sampled_from([
+        "llama2-7b", {"preset": "small", "dropout": 0.1, "vocab_size": 999},
+        {"config": PRESETS["tiny"].model_dump()},
+    ]),
+    every=st.none() | st.integers(1, 10**6), prefix=st.sampled_from(["2024", "a/b", "true", "x"]),
+)
+def test_round_trip(train: Any, sharding: str, model: Any, every: Any, prefix: str) -> None:
+    raw = LEAST | {
+        "train": train, "parallelism": {"sharding": sharding}, "model": model,
+        "checkpoint": {"every_steps": every}, "data": prefix,
+    }
+    if prefix == "x":
+        raw["trainer"] = {"hyperparameters": {"epochs": "3"}}
+    spec = RunSpec.model_validate(raw)
+    flat = to_hyperparameters(spec)
+    assert all(isinstance(value, str) for value in flat.values())
+    config = TrainerConfig.from_flat(flat)
+    assert _sections(spec) == {name: getattr(config, name) for name in _sections(spec)}
+    assert config.data.prefix == prefix
+
+
+def test_defaults_are_not_sent() -> None:
+    assert to_hyperparameters(RunSpec.model_validate(LEAST)) == {
+        "model.preset": "tiny", "data.prefix": "datasets/stdlib", "stop.steps": "100",
+    }
+
+
+def test_what_sagemaker_would_refuse_is_refused() -> None:
+    many = LEAST | {"trainer": {"hyperparameters": {f"k{i}": "v" for i in range(101)}}}
+    with pytest.raises(ValueError, match=r"104 hyperparameters: SageMaker takes 100.*hint"):
+        to_hyperparameters(RunSpec.model_validate(many))
+    long = LEAST | {"trainer": {"hyperparameters": {"text": "x" * 2501}}}
+    with pytest.raises(ValueError, match="text is longer than 2500"):
+        to_hyperparameters(RunSpec.model_validate(long))
+
+
+def test_shape_fields_may_stand_below_model() -> None:
+    base = {"model.preset": "tiny", "stop.steps": "1"}
+    assert TrainerConfig.from_flat(base | {"model.layers": "5"}).shape == (
+        PRESETS["tiny"].model_copy(update={"layers": 5})
+    )
+    shape = {f"model.{k}": str(v) for k, v in PRESETS["tiny"].model_dump().items()
+             if k not in ("tied_embeddings",)}
+    assert TrainerConfig.from_flat(shape | {"stop.steps": "1"}).shape == PRESETS["tiny"]
+    assert isinstance(TrainerConfig.from_flat(base).shape, ModelConfig)
+
+
+def test_others_keys_are_left_alone_and_typos_are_not() -> None:
+    assert from_hyperparameters({"sagemaker_program": "x", "stop.steps": "1"})["stop"] == {
+        "steps": 1
+    }
+    with pytest.raises(ConfigError, match=r"no such section 'trian'.*hint"):
+        TrainerConfig.from_flat({"trian.lr": "1", "model.preset": "tiny", "stop.steps": "1"})
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"model.preset": "tyni"}, "no such preset 'tyni'"),
+    ({"parallelism.tensor": "2"}, "no tensor parallelism"),
+    ({"data.mode": "s3"}, "does not stream"),
+    ({"model.heads": "3"}, "do not divide"),
+    ({"stop.steps": "0"}, "stop.steps"),
+])
+def test_refusals(change: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        TrainerConfig.from_flat({"model.preset": "tiny", "stop.steps": "1"} | change)
+
+
+def test_learning_rate() -> None:
+    train = Train(lr=1.0, warmup_steps=10, min_lr_ratio=0.1)
+    rates = [learning_rate(train, step, 110) for step in range(111)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9] == rates[10] == 1.0
+    assert rates[60] == pytest.approx(0.55)
+    assert rates[110] == pytest.approx(0.1)
+    linear = train.model_copy(update={"schedule": "linear"})
+    assert learning_rate(linear, 35, 110) == pytest.approx(0.775)
+    assert learning_rate(train.model_copy(update={"schedule": "constant"}), 99, 110) == 1.0

@@ -1,0 +1,183 @@
+"""Exact resume: the same losses and the same weights as a run that was never disturbed."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from everstep.contracts.manifest import MANIFEST_NAME
+from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, weights
+from trainer.errors import ConfigError
+
+# steps long enough that a kill from outside lands before the last one
+SLOW = {"train__sequence_length": 128, "train__global_batch": 32, "model__dim": 64}
+
+
+@pytest.mark.parametrize("victim", ["launcher", "rank 1"])
+def test_killed_from_outside_and_resumed_is_bit_equal(
+    launch: Launch, tmp_path: Path, victim: str
+) -> None:
+    unbroken = launch("unbroken", **SLOW)
+    assert unbroken.wait() == 0, unbroken.text
+
+    broken = launch("broken", **SLOW)
+    broken.wait_for(lambda line: line["everstep"] == "committed")
+    ranks = broken.ranks()
+    os.kill(broken.process.pid if victim == "launcher" else ranks[1], signal.SIGKILL)
+    assert broken.wait() != 0
+    assert not of_kind(broken.lines, "done"), "it was over before it was killed"
+    for rank in ranks:
+        _assert_gone(rank)
+
+    resumed = launch("broken", number=2, **SLOW)
+    assert resumed.wait() == 0, resumed.text
+    start = of_kind(resumed.lines, "resume")[0]["step"]
+    assert start >= 3
+    expected = {step: loss for step, loss in losses(unbroken.lines).items() if step > start}
+    assert losses(resumed.lines) == expected
+    ours = weights(tmp_path / "broken/checkpoints")
+    theirs = weights(tmp_path / "unbroken/checkpoints")
+    assert ours["weights_sha256"] == theirs["weights_sha256"]
+    assert ours["optimizer_sha256"] == theirs["optimizer_sha256"]
+    assert (ours["step"], ours["final"], ours["tokens"]) == (12, True, 12 * 32 * 128)
+
+
+def test_sigterm_saves_and_the_next_launch_goes_on(launch: Launch, tmp_path: Path) -> None:
+    whole = launch("whole", **SLOW)
+    assert whole.wait() == 0, whole.text
+
+    first = launch("stopped", **SLOW, checkpoint__every_steps=1000)
+    first.wait_for(lambda line: line["everstep"] == "step" and line["step"] == 2)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 0, first.text
+    stopped = of_kind(first.lines, "stopped")[0]
+    assert stopped["reason"] == "sigterm"
+    assert of_kind(first.lines, "committed")[0]["step"] == stopped["step"]
+
+    second = launch("stopped", number=2, **SLOW, checkpoint__every_steps=1000)
+    assert second.wait() == 0, second.text
+    assert losses(first.lines) | losses(second.lines) == losses(whole.lines)
+    assert weights(tmp_path / "stopped/checkpoints")["weights_sha256"] == (
+        weights(tmp_path / "whole/checkpoints")["weights_sha256"]
+    )
+
+
+def test_another_mesh_loads_the_same_weights_and_optimizer(launch: Launch, tmp_path: Path) -> None:
+    quiet = {"model__dropout": 0, "train__schedule": "constant"}
+    two = launch("mesh", **quiet, stop__steps=6)
+    assert two.wait() == 0, two.text
+    before = weights(tmp_path / "mesh/checkpoints")
+
+    # nothing left to do: it loads on the other mesh, and saves what it loaded
+    _unfinish(tmp_path / "mesh/checkpoints", step=6)
+    one = launch("mesh", ranks=1, number=2, **quiet, stop__steps=6)
+    assert one.wait() == 0, one.text
+    after = weights(tmp_path / "mesh/checkpoints")
+    assert (before["world_size"], after["world_size"]) == (2, 1)
+    assert after["checkpoint"] == "step-00000006.00002"
+    assert after["weights_sha256"] == before["weights_sha256"]
+    assert after["optimizer_sha256"] == before["optimizer_sha256"]
+
+    on_one = launch("mesh", ranks=1, number=3, **quiet)
+    assert on_one.wait() == 0
+    on_two = launch("two", **quiet)
+    assert on_two.wait() == 0
+    expected = {step: loss for step, loss in losses(on_two.lines).items() if step > 6}
+    assert losses(on_one.lines) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def halfway(alone: Alone, tmp_path: Path) -> tuple[str, Lines]:
+    """A folder whose newest checkpoint is of step 6, and the whole run's lines."""
+    whole = alone(str(tmp_path / "whole"), checkpoint__keep_last=4)
+    for newer in ("step-00000009.00001", "step-00000012.00001"):
+        shutil.rmtree(tmp_path / "whole" / newer)
+    return str(tmp_path / "whole"), whole
+
+
+def test_resume_in_one_process_is_exact(alone: Alone, halfway: tuple[str, Lines]) -> None:
+    uri, whole = halfway
+    resumed = alone(uri, env={"launch": 2})
+    assert of_kind(resumed, "resume") == [
+        {"everstep": "resume", "step": 6, "checkpoint": "step-00000006.00001"}
+    ]
+    assert losses(resumed) == {s: v for s, v in losses(whole).items() if s > 6}
+
+
+def _shift_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    import trainer.train as module
+
+    honest = module.rank_positions
+    monkeypatch.setattr(module, "rank_positions", lambda p, *rest: honest(p + 8, *rest))
+
+
+def _drop_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    import trainer.checkpoint.restore as module
+
+    honest = module.load_tensors
+
+    def load(tensors: dict[str, Tensor], **more: Any) -> None:
+        honest({k: v for k, v in tensors.items() if not k.startswith("optimizer.")}, **more)
+
+    monkeypatch.setattr(module, "load_tensors", load)
+
+
+def _drop_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    import trainer.checkpoint.restore as module
+
+    monkeypatch.setattr(module, "restore_rng", lambda saved: None)
+
+
+@pytest.mark.parametrize("mutate", [_shift_data, _drop_optimizer, _drop_generators])
+def test_the_comparison_notices_a_wrong_resume(
+    alone: Alone, halfway: tuple[str, Lines], monkeypatch: pytest.MonkeyPatch, mutate: Any
+) -> None:
+    uri, whole = halfway
+    mutate(monkeypatch)
+    resumed = losses(alone(uri, env={"launch": 2}))
+    assert sorted(resumed) == list(range(7, 13))
+    assert resumed != {s: v for s, v in losses(whole).items() if s > 6}
+
+
+def test_a_changed_run_is_refused(alone: Alone, halfway: tuple[str, Lines]) -> None:
+    with pytest.raises(ConfigError, match=r"global_batch=8.*hint"):
+        alone(halfway[0], env={"launch": 2}, train__global_batch=16)
+
+
+def test_a_finished_run_does_nothing(alone: Alone, tmp_path: Path) -> None:
+    alone()
+    again = alone(env={"launch": 2})
+    assert [line["everstep"] for line in again] == ["resume", "phase", "done"]
+    assert not list((tmp_path / "checkpoints").glob("*.00002"))
+
+
+def test_deadline_saves_and_stops(alone: Alone) -> None:
+    lines = alone(env={"max_runtime_seconds": 1}, stop__steps=100_000)
+    assert lines[-1]["everstep"] == "stopped"
+    assert lines[-1]["reason"] == "deadline"
+    assert of_kind(lines, "committed")[-1]["step"] == lines[-1]["step"]
+
+
+def _unfinish(folder: Path, step: int) -> None:
+    """Take the ``final`` mark off a manifest: the next start has to save that step itself."""
+    path = folder / f"step-{step:08d}.00001" / MANIFEST_NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"final": False}))
+
+
+def _assert_gone(pid: int) -> None:
+    """The process has ended (or is being reaped): no orphan goes on training."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":
+            return
+    raise AssertionError(f"rank {pid} outlived its launcher")

@@ -1,0 +1,82 @@
+"""A DCP file-system writer that knows size and SHA-256 of each file as it writes it."""
+
+import io
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
+
+from everstep.contracts.manifest import ManifestEntry
+
+
+class _HashingStream(io.IOBase):
+    """Append-only: DCP writes a file from front to back and never seeks."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.size = 0
+        self.digest = sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.digest.update(view)
+        self.size += len(view)
+        self._raw.write(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._raw.flush()
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+
+class _HashingFileSystem(FileSystem):
+    def __init__(self) -> None:
+        self.entries: dict[str, ManifestEntry] = {}
+
+    @contextmanager
+    def create_stream(
+        self, path: str | os.PathLike[str], mode: str
+    ) -> Generator[io.IOBase, None, None]:
+        if mode != "wb":
+            with super().create_stream(path, mode) as stream:
+                yield stream
+            return
+        with Path(path).open("wb") as raw:
+            hashing = _HashingStream(raw)
+            yield hashing
+        name = Path(path).name
+        self.entries[name] = ManifestEntry(
+            path=name, size=hashing.size, sha256=hashing.digest.hexdigest()
+        )
+
+    def rename(
+        self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]
+    ) -> None:
+        super().rename(path, new_path)
+        entry = self.entries.pop(Path(path).name)
+        name = Path(new_path).name
+        self.entries[name] = entry.model_copy(update={"path": name})
+
+
+class HashingWriter(FileSystemWriter):
+    """``entries``: what this rank wrote, by file name, complete after the save."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, single_file_per_rank=True, sync_files=True, thread_count=1)
+        self.fs: _HashingFileSystem = _HashingFileSystem()
+
+    @property
+    def entries(self) -> list[ManifestEntry]:
+        return list(self.fs.entries.values())

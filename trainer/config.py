@@ -1,0 +1,121 @@
+"""TrainerConfig: what one training program is asked to do.
+
+Built from SageMaker's flat hyperparameters, or from a TOML file for use alone. The sections
+are the run spec's own models, so a field means the same thing in both places.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ValidationError
+
+from everstep.contracts.check import resolve_model
+from everstep.contracts.hyperparameters import from_hyperparameters
+from everstep.contracts.models import PRESETS, ModelConfig
+from everstep.contracts.run_spec import Checkpoint, Model, Parallelism, Section, Stop, Train
+from trainer.errors import ConfigError
+
+DEFAULT_SAVE_MINUTES = 60.0
+
+
+class TrainerData(Section):
+    prefix: str | None = None
+    """The run spec's word for the dataset. Only for the record: the channel is mounted."""
+    mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
+    path: str | None = None
+    """A dataset folder for use alone. Without it: the channel ``training``."""
+
+
+class TrainerConfig(Section):
+    """All sections, checked one by one and against each other."""
+
+    model: Model
+    data: TrainerData = TrainerData()
+    parallelism: Parallelism = Parallelism()
+    train: Train = Train()
+    checkpoint: Checkpoint = Checkpoint()
+    stop: Stop
+
+    @classmethod
+    def from_flat(cls, flat: Mapping[str, str]) -> Self:
+        """From hyperparameters. Raises ``ConfigError`` naming every field that is wrong."""
+        try:
+            sections = from_hyperparameters(flat)
+            config = cls.model_validate({k: v for k, v in sections.items() if v or k == "data"})
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})"
+                for e in error.errors(include_url=False)
+            )
+            raise ConfigError(wrong, "see docs/trainer.md for the fields") from error
+        except ValueError as error:
+            raise ConfigError(str(error), "see docs/trainer.md for the fields") from error
+        config._check()
+        return config
+
+    @property
+    def shape(self) -> ModelConfig:
+        return resolve_model(self.model)
+
+    @property
+    def save_minutes(self) -> float | None:
+        """Minutes between checkpoints; None where they are counted in steps."""
+        if self.checkpoint.every_steps is not None:
+            return None
+        return self.checkpoint.every_minutes or DEFAULT_SAVE_MINUTES
+
+    def _check(self) -> None:
+        if (self.model.preset is None) == (self.model.config is None):
+            raise ConfigError(
+                "model: give exactly one of preset and config", "for example model.preset=tiny"
+            )
+        if self.model.preset is not None and self.model.preset not in PRESETS:
+            raise ConfigError(
+                f"model.preset: no such preset {self.model.preset!r}",
+                f"one of {', '.join(PRESETS)}",
+            )
+        shape = self.shape
+        if shape.dim % shape.heads or shape.heads % shape.kv_heads or shape.head_dim % 2:
+            raise ConfigError(
+                f"model: dim {shape.dim}, heads {shape.heads}, kv_heads {shape.kv_heads} do not "
+                "divide", "dim = heads × an even head size, heads a multiple of kv_heads",
+            )
+        for name in ("tensor", "pipeline"):
+            if getattr(self.parallelism, name) > 1:
+                raise ConfigError(
+                    f"parallelism.{name}={getattr(self.parallelism, name)}: this version has no "
+                    f"{name} parallelism", "leave it at 1; use replicate and shard",
+                )
+        if self.data.mode == "s3":
+            raise ConfigError(
+                "data.mode=s3: this version does not stream", "use file, fastfile or fsx"
+            )
+
+
+def flat_from_toml(path: Path | None, overrides: Iterable[str]) -> dict[str, str]:
+    """A TOML file and ``a.b=c`` overrides as flat hyperparameters."""
+    flat: dict[str, str] = {}
+    if path is not None:
+        try:
+            loaded = tomllib.loads(path.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"--config {path}: {error}", "a TOML file") from error
+        _flatten(loaded, "", flat)
+    for item in overrides:
+        key, equals, value = item.partition("=")
+        if not equals or "." not in key:
+            raise ConfigError(f"--set {item!r}", "write section.field=value")
+        flat[key.strip()] = value.strip()
+    return flat
+
+
+def _flatten(table: Mapping[str, Any], prefix: str, flat: dict[str, str]) -> None:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            _flatten(value, f"{prefix}{key}.", flat)
+        elif isinstance(value, bool):
+            flat[prefix + key] = str(value).lower()
+        else:
+            flat[prefix + key] = str(value)

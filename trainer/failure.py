@@ -1,0 +1,113 @@
+"""The failure file: why the job failed, from the rank where it began.
+
+One object a launch, ``{output_uri}/{launch:05d}/failure.json``, and SageMaker's own
+``output/failure`` on each host, whose first line becomes FailureReason. A rank that only lost
+its peers waits a moment before it writes, so that the first cause is there already.
+Imports no torch: the launcher uses it too.
+"""
+
+import signal
+import socket
+import sys
+import time
+import traceback
+
+from everstep.contracts.env import FailureFile, TrainerEnv
+from everstep.contracts.failures import FailureClass
+from trainer.errors import TrainerError
+from trainer.host import MlRoot
+from trainer.store import open_store
+
+GRACE_SECONDS = 2.0
+TRACEBACK_CHARACTERS = 20_000
+_VICTIM_TYPES = {"DistBackendError", "DistNetworkError", "DistStoreError"}
+_VICTIM_WORDS = (
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused",
+    "Timed out waiting", "Socket Timeout", "NCCL communicator was aborted", "Connection was likely",
+    "recvValue failed", "gloo/transport",
+)
+
+
+class FailureRecorder:
+    """Writes the file for one process of one launch."""
+
+    def __init__(self, env: TrainerEnv, ml: MlRoot, host: str, rank: int) -> None:
+        self._env, self._ml = env, ml
+        self._host, self._rank = host or socket.gethostname(), rank
+
+    @property
+    def _key(self) -> str:
+        return f"{self._env.launch:05d}/failure.json"
+
+    def clear(self) -> None:
+        """Remove what an earlier start of this same launch left (SageMaker's own restarts)."""
+        open_store(self._env.output_uri).delete([self._key])
+
+    def from_exception(self, error: BaseException, step: int | None) -> FailureFile:
+        text = "".join(traceback.format_exception(error))
+        return FailureFile(
+            kind=type(error).__name__, message=str(error), traceback=text[-TRACEBACK_CHARACTERS:],
+            rank=self._rank, host=self._host, step=step, time_epoch=time.time(),
+            failure_class=_class_of(error),
+        )
+
+    def from_exit(self, code: int, out_of_memory: bool) -> FailureFile:
+        """For a worker that ended without a word. ``code`` as ``Popen.returncode`` has it."""
+        if code < 0:
+            kind = "signal"
+            message = f"rank {self._rank} was killed by {signal.Signals(-code).name}"
+        else:
+            kind, message = "exit", f"rank {self._rank} exited with code {code}"
+        if out_of_memory:
+            message += ": the host ran out of memory (hint: a larger instance type)"
+        return FailureFile(
+            kind=kind, message=message, rank=self._rank, host=self._host, time_epoch=time.time(),
+            failure_class=FailureClass.OUT_OF_MEMORY_HOST if out_of_memory else None,
+        )
+
+    def write(self, failure: FailureFile, *, victim: bool = False) -> FailureFile:
+        """The first cause: ``failure``, or what another rank wrote before."""
+        first = failure
+        try:
+            store = open_store(self._env.output_uri)
+            until = time.monotonic() + (GRACE_SECONDS if victim else 0.0)
+            while (earlier := store.read(self._key)) is None and time.monotonic() < until:
+                time.sleep(0.05)
+            written = earlier is None and store.write_once(
+                self._key, failure.model_dump_json(indent=1).encode()
+            )
+            if not written and (earlier := earlier or store.read(self._key)):
+                first = FailureFile.model_validate_json(earlier)
+        except Exception as trouble:  # noqa: BLE001 - storage may be what failed; go on locally
+            print(f"trainer: cannot write {self._key}: {trouble}", file=sys.stderr, flush=True)
+        self._write_local(first)
+        return first
+
+    def _write_local(self, failure: FailureFile) -> None:
+        if not self._ml.root.is_dir():
+            return
+        step = "" if failure.step is None else f", step {failure.step}"
+        line = f"{failure.kind}: {failure.message} (rank {failure.rank} on {failure.host}{step})"
+        try:
+            self._ml.failure_file.parent.mkdir(parents=True, exist_ok=True)
+            text = " ".join(line.split()) + "\n" + failure.traceback
+            self._ml.failure_file.write_text(text)
+        except OSError as trouble:
+            print(f"trainer: cannot write the failure file: {trouble}", file=sys.stderr)
+
+
+def is_victim(error: BaseException) -> bool:
+    """Whether an error says only that another rank has gone."""
+    if isinstance(error, TrainerError):
+        return False
+    if type(error).__name__ in _VICTIM_TYPES:
+        return True
+    return isinstance(error, RuntimeError) and any(w in str(error) for w in _VICTIM_WORDS)
+
+
+def _class_of(error: BaseException) -> str | None:
+    if isinstance(error, TrainerError):
+        return error.failure_class
+    if type(error).__name__ == "OutOfMemoryError":
+        return FailureClass.OUT_OF_MEMORY_GPU
+    return None

@@ -1,0 +1,105 @@
+"""``python -m trainer.main``: one rank. Started by ``trainer.launch``, or by torchrun alone.
+
+Reads SageMaker's hyperparameters.json, or ``--config FILE.toml``; ``--set a.b=c`` changes
+either. Imports torch only inside ``run``, so that even a failed import leaves a failure file.
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from everstep.contracts.env import TrainerEnv
+from trainer.failure import FailureRecorder, is_victim
+from trainer.host import MlRoot, Worker
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    args = _parser().parse_args(argv)
+    env, ml, worker = (
+        TrainerEnv.parse(os.environ), MlRoot.parse(os.environ), Worker.parse(os.environ)
+    )
+    _die_with_launcher(worker)
+    recorder = FailureRecorder(env, ml, worker.host, worker.rank)
+    where: list[Any] = []
+    code = 0
+    try:
+        if worker.rank == 0:
+            recorder.clear()
+        run(args, env, ml, worker, where)
+    except BaseException as error:  # noqa: BLE001 - every end leaves a failure file
+        code = 1
+        step = where[0].step if where else None
+        failure = recorder.from_exception(error, step)
+        recorder.write(failure, victim=is_victim(error))
+        print(f"trainer: rank {worker.rank} failed at step {step}:", file=sys.stderr)
+        traceback.print_exception(error, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # not sys.exit: a save thread or a collective of a dead peer must not hold the process
+    os._exit(code)
+
+
+def run(
+    args: argparse.Namespace, env: TrainerEnv, ml: MlRoot, worker: Worker, where: list[Any]
+) -> None:
+    """Everything that can fail. ``where`` receives the loop's ``Where`` once there is one."""
+    from trainer.config import TrainerConfig, flat_from_toml
+
+    flat = flat_from_toml(args.config, args.set)
+    if args.config is None:
+        flat = {k: str(v) for k, v in ml.config("hyperparameters").items()} | flat
+    config = TrainerConfig.from_flat(flat)
+    folder = Path(config.data.path) if config.data.path else ml.channel("training")
+
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    from trainer.train import Where, train
+
+    where.append(Where())
+    worker.node_dir.mkdir(parents=True, exist_ok=True)
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", worker.local_rank) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo", init_method="env://", rank=worker.rank,
+        world_size=worker.world_size, timeout=timedelta(seconds=worker.collective_timeout),
+    )
+    train(config, env, worker, folder, device, where[0])
+    dist.barrier()  # nobody leaves, and takes the store with it, before all are done
+    dist.destroy_process_group()
+
+
+def _die_with_launcher(worker: Worker) -> None:
+    """An orphaned rank would go on, and write: the kernel kills it with its launcher."""
+    if worker.launcher_pid is None:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != worker.launcher_pid:
+        os._exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainer.main", description=__doc__)
+    parser.add_argument("--config", type=Path, help="TOML file with the sections of a run spec")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.FIELD=VALUE",
+        help="change one field; may be given many times",
+    )
+    # SageMaker calls a container's entry point with the word "train"; other words are errors
+    parser.add_argument("train", nargs="?", choices=["train"], help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The training loop: everything that happens between the first step and the last."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from everstep.contracts.env import TrainerEnv
+from everstep.contracts.progress import Phase
+from trainer.checkpoint.catalogue import Catalogue
+from trainer.checkpoint.restore import Finder, load
+from trainer.checkpoint.saver import Saver
+from trainer.checkpoint.state import LoopState, live_tensors, seed_rng
+from trainer.config import TrainerConfig
+from trainer.control import Control
+from trainer.data import Dataset, Samples, rank_positions
+from trainer.errors import ConfigError
+from trainer.host import Worker
+from trainer.optim import build_optimizer, learning_rate
+from trainer.parallel import Layout, build_model, layout_of
+from trainer.report import Reporter
+from trainer.step import optimizer_step, valid_targets
+from trainer.store import open_store
+
+
+@dataclass
+class Where:
+    """The step being worked on, for the failure file."""
+
+    step: int | None = None
+
+
+def train(
+    config: TrainerConfig, env: TrainerEnv, worker: Worker, data_folder: Path,
+    device: torch.device, where: Where,
+) -> None:
+    """Trains from the newest good checkpoint to the last step, a stop request or the deadline.
+
+    The default process group must be there. Returns when the last checkpoint is durable.
+    """
+    report = Reporter(worker.rank)
+    layout = layout_of(config.parallelism, worker.world_size, worker.local_world_size)
+    _check_batch(config, layout)
+    group = dist.new_group(backend="gloo")
+    recipe, steps = config.train, config.stop.steps
+    dataset = Dataset(data_folder, verify=worker.local_rank == 0)
+    samples = Samples(dataset, recipe.sequence_length, recipe.seed, config.shape.vocab_size)
+    model = build_model(config.shape, layout, recipe.dtype, recipe.seed, device)
+    optimizer = build_optimizer(model, recipe)
+    seed_rng(recipe.seed, 0, worker.rank)
+
+    store = open_store(env.checkpoint_uri)
+    state = LoopState(
+        mesh=f"{layout.sharding} {layout.replicate}×{layout.shard}",
+        identity=_identity(config, dataset),
+    )
+    finder = Finder(store, group, worker, report)
+    found = finder.find()
+    tensors = live_tensors(model, optimizer)
+    if found is not None:
+        state = load(found, tensors, state, group, worker, report, recipe.seed)
+    report.line("resume", step=state.step, checkpoint=str(found.name) if found else None)
+    if worker.rank == 0:
+        Catalogue(store).remove_abandoned(env.launch)
+    complete = found is not None and (found.manifest.final or state.step < steps)
+    saver = Saver(
+        store, group, worker, report, launch=env.launch, keep_last=config.checkpoint.keep_last,
+        broken=finder.broken, last_step=state.step if complete else 0,
+    )
+
+    limit = env.max_runtime_seconds
+    deadline = None if limit is None else worker.started_epoch + limit
+    control = Control(worker, device, deadline, config.save_minutes)
+    every = config.checkpoint.every_steps
+    loss, step_seconds = None, 0.0
+    model.train()
+    report.phase(Phase.WARMUP, state.step)
+    while True:
+        began = time.monotonic()
+        where.step = state.step
+        last = state.step >= steps
+        positions = rank_positions(
+            state.samples, 0 if last else recipe.global_batch, worker.rank, layout.data_ranks
+        )
+        batch = None if last else torch.from_numpy(samples.batch(positions)).to(device)
+        agreed = control.agree(
+            0 if batch is None else valid_targets(batch), step_seconds, saver.last_seconds
+        )
+        if batch is None or agreed.stop:
+            if not last:
+                report.phase(Phase.STOPPING, state.step)
+            saver.settle()
+            if state.step > saver.last_step:
+                saver.save(tensors, state, final=last)
+            saver.finish()
+            break
+        if state.step > saver.last_step and (agreed.save or (every and state.step % every == 0)):
+            saver.save(tensors, state)
+            began = time.monotonic()
+
+        lr = learning_rate(recipe, state.step, steps)
+        result = optimizer_step(
+            model, optimizer, layout, recipe, batch, agreed.tokens, lr, state.step
+        )
+        state = state.model_copy(update={
+            "step": state.step + 1, "lr": lr, "tokens": state.tokens + agreed.tokens,
+            "samples": state.samples + recipe.global_batch,
+        })
+        step_seconds, loss = time.monotonic() - began, result.loss
+        report.line(
+            "step", step=state.step, loss=loss, tokens_per_s=round(agreed.tokens / step_seconds, 1),
+            step_seconds=round(step_seconds, 6), grad_norm=result.grad_norm, lr=lr,
+            tokens=state.tokens,
+        )
+    if last:
+        report.line("done", step=state.step, loss=loss, tokens=state.tokens)
+    else:
+        report.line("stopped", step=state.step, reason=agreed.stop)
+
+
+def _check_batch(config: TrainerConfig, layout: Layout) -> None:
+    share = layout.data_ranks * config.train.micro_batch
+    if config.train.global_batch % share:
+        raise ConfigError(
+            f"train.global_batch={config.train.global_batch} is not a multiple of data ranks × "
+            f"micro_batch = {layout.data_ranks} × {config.train.micro_batch}",
+            f"a multiple of {share}",
+        )
+
+
+def _identity(config: TrainerConfig, dataset: Dataset) -> dict[str, object]:
+    """What must stay as it is within a run. Dropout, rates and the mesh may change."""
+    train = config.train
+    return {
+        "model": config.shape.model_dump(exclude={"dropout"}),
+        "sequence_length": train.sequence_length, "global_batch": train.global_batch,
+        "seed": train.seed, "dataset": dataset.fingerprint,
+    }
