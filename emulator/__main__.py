@@ -13,7 +13,8 @@ def main() -> int:
     serve = commands.add_parser("serve", help="run the emulator in the foreground")
     serve.add_argument("--port", type=int, default=0, help="0: any free port")
     serve.add_argument("--state", type=Path, required=True, help="folder for all its files")
-    serve.add_argument("--minute", type=float, default=60.0, help="seconds a scheduled minute lasts")
+    serve.add_argument("--minute", type=float, default=60.0, help="seconds a minute lasts")
+    serve.add_argument("--parent", type=int, help="end when this process, the parent, is gone")
     report = commands.add_parser("access-report", help="denied calls and unused grants")
     report.add_argument("--state", type=Path, required=True)
     arguments = parser.parse_args()
@@ -21,7 +22,7 @@ def main() -> int:
         # Imported late: the report needs none of moto.
         from emulator.server import serve as run
 
-        return run(arguments.state, arguments.port, arguments.minute)
+        return run(arguments.state, arguments.port, arguments.minute, arguments.parent)
     from emulator.access_report import access_report
 
     result = access_report(arguments.state)

@@ -27,8 +27,9 @@ from moto.stepfunctions.parser.asl.component.common.string.string_expression imp
     StringVariableSample,
 )
 from moto.stepfunctions.parser.asl.eval.environment import Environment
-from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
+
+from emulator.patching import replace
 
 
 class Undefined(Exception):
@@ -55,8 +56,8 @@ def evaluate(expression: str, bindings: dict[str, Any]) -> Any:
 
 def patch_jsonata() -> None:
     """Make the interpreter use ``evaluate``."""
-    StringJSONata._eval_body = _eval_body  # type: ignore[method-assign]
-    StringVariableSample._eval_body = _eval_body  # type: ignore[assignment,method-assign]
+    replace(StringJSONata, "_eval_body", _eval_body)
+    replace(StringVariableSample, "_eval_body", _eval_body)
 
 
 def _eval_body(self: Any, env: Environment) -> None:
@@ -67,18 +68,15 @@ def _eval_body(self: Any, env: Environment) -> None:
         env.stack.append(evaluate(self.expression, bindings))
     except Undefined:
         _fail(env, f"The JSONata expression '{self.expression}' returned nothing (undefined).")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # Whatever the library raises is, to the state machine, a query that cannot be evaluated.
         _fail(env, f"The JSONata expression '{self.expression}' failed: {error}")
 
 
 def _fail(env: Environment, cause: str) -> None:
     name = StatesErrorName(typ=StatesErrorNameType.StatesQueryEvaluationError)
-    details = EventDetails(
-        evaluationFailedEventDetails=EvaluationFailedEventDetails(
-            cause=cause, error=name.error_name
-        )
-    )
+    failed = EvaluationFailedEventDetails(cause=cause, error=name.error_name)
+    details: Any = {"evaluationFailedEventDetails": failed}
     raise FailureEventException(
         failure_event=FailureEvent(
             env=env,

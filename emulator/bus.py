@@ -121,7 +121,7 @@ def milliseconds(moment: float | None = None) -> int:
 
 
 def _about(rule: Rule, event: dict[str, Any]) -> bool:
-    pattern = rule.event_pattern.get_pattern() if rule.event_pattern else None
+    pattern: Any = rule.event_pattern.get_pattern() if rule.event_pattern else None
     return bool(pattern) and matches(pattern, event)
 
 

@@ -14,10 +14,13 @@ from typing import Any
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
 
+from emulator.cfn_attributes import patch_attributes
+from emulator.cfn_changes import ResourceFailed, patch_changes
 from emulator.cfn_functions import patch_functions
 from emulator.cfn_machine import patch_state_machines
 from emulator.cfn_types import define_types
 from emulator.names import arn
+from emulator.patching import replace
 from emulator.world import World
 
 logger = logging.getLogger("emulator")
@@ -34,6 +37,8 @@ class CloudFormation:
         self._lock = threading.Lock()
         self._accepted: dict[str, list[str]] = {}
         define_types(world)
+        patch_attributes()
+        patch_changes()
         patch_functions()
         patch_state_machines()
         known = parsing.resource_class_from_type
@@ -51,8 +56,8 @@ class CloudFormation:
                 accepted[resource_type] = _accepted_class(self._note)
             return accepted[resource_type]
 
-        parsing.resource_class_from_type = class_of
-        parsing.ResourceMap.update = _update  # type: ignore[method-assign]
+        replace(parsing, "resource_class_from_type", class_of)
+        replace(parsing.ResourceMap, "update", _update)
 
     def _note(self, resource_type: str, logical_id: str) -> None:
         if resource_type in SILENT:
@@ -94,7 +99,7 @@ class Accepted(CloudFormationModel):
     def get_cfn_attribute(self, attribute: str) -> Any:
         """An ARN where one is asked for, a property of that name, or the physical id."""
         if attribute.endswith("Arn"):
-            _, service, kind = (self.type.split("::") + ["", ""])[:3]
+            _, service, kind = [*self.type.split("::"), "", ""][:3]
             return arn(service.lower(), f"{kind.lower()}/{self.name}")
         return self.properties.get(attribute, self.name)
 
@@ -103,13 +108,9 @@ class Accepted(CloudFormationModel):
 
 
 def _accepted_class(note: Any) -> type[CloudFormationModel]:
-    def make(name: str, template: dict[str, Any], logical_id: str) -> Accepted:
-        note(template["Type"], logical_id)
-        return Accepted(name, template["Type"], template.get("Properties", {}))
-
     class Of(Accepted):
         @classmethod
-        def create_from_cloudformation_json(  # type: ignore[override]
+        def create_from_cloudformation_json(
             cls,
             resource_name: str,
             cloudformation_json: dict[str, Any],
@@ -117,10 +118,19 @@ def _accepted_class(note: Any) -> type[CloudFormationModel]:
             region_name: str,
             **kwargs: Any,
         ) -> Accepted:
-            return make(resource_name, cloudformation_json, kwargs["LogicalId"])
+            kind = cloudformation_json["Type"]
+            note(kind, kwargs["LogicalId"])
+            return cls(resource_name, kind, cloudformation_json.get("Properties", {}))
 
         @classmethod
-        def update_from_cloudformation_json(  # type: ignore[override]
+        def delete_from_cloudformation_json(cls, *_: Any) -> None:
+            """Nothing exists beside the stack."""
+
+        def is_created(self) -> bool:
+            return True
+
+        @classmethod
+        def update_from_cloudformation_json(
             cls,
             original_resource: Any,
             new_resource_name: str,
@@ -129,7 +139,7 @@ def _accepted_class(note: Any) -> type[CloudFormationModel]:
             region_name: str,
         ) -> Accepted:
             original_resource.properties = cloudformation_json.get("Properties", {})
-            return original_resource  # type: ignore[no-any-return]
+            return original_resource
 
     return Of
 
@@ -154,19 +164,26 @@ def _update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | No
         condition = new[name].get("Condition")
         if condition and not self.lazy_condition_map[condition]:
             continue
-        if name in changes["Add"]:
-            self[name]
-        elif name in changes["Modify"]:
-            changed = parsing.parse_and_update_resource(
-                name, new[name], self, account_id=self._account_id, region_name=self._region_name
-            )
-            if changed is not None:
-                self._parsed_resources[name] = changed
+        try:
+            _make(self, name, new[name], changes)
+        except Exception as error:
+            raise ResourceFailed(name, new[name]["Type"], error) from error
     for name in reversed(_in_order({key: old[key] for key in changes["Remove"]})):
         resource = self._parsed_resources.pop(name, None)
         if resource is not None and old[name].get("DeletionPolicy") not in _RETAINED:
             self._delete_resource(resource, old[name])
     self._resource_json_map = new
+
+
+def _make(self: Any, name: str, template: dict[str, Any], changes: dict[str, Any]) -> None:
+    if name in changes["Add"]:
+        self[name]
+    elif name in changes["Modify"]:
+        changed = parsing.parse_and_update_resource(
+            name, template, self, account_id=self._account_id, region_name=self._region_name
+        )
+        if changed is not None:
+            self._parsed_resources[name] = changed
 
 
 _RETAINED = ("Retain", "RetainExceptOnCreate")

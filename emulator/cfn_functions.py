@@ -7,6 +7,7 @@ from moto.awslambda_simple.models import lambda_simple_backends
 from moto.core.common_models import CloudFormationModel
 
 from emulator.names import ACCOUNT, REGION, arn
+from emulator.patching import replace
 
 
 def patch_functions() -> None:
@@ -28,7 +29,7 @@ def patch_functions() -> None:
         original_resource.update_function_code(properties["Code"])
         return original_resource
 
-    LambdaFunction.update_from_cloudformation_json = classmethod(update)  # type: ignore
+    replace(LambdaFunction, "update_from_cloudformation_json", classmethod(update))
 
 
 class FunctionVersion(CloudFormationModel):
@@ -59,7 +60,7 @@ class FunctionVersion(CloudFormationModel):
         return self.version if attribute == "Version" else self.physical_resource_id
 
     @classmethod
-    def create_from_cloudformation_json(  # type: ignore[override]
+    def create_from_cloudformation_json(
         cls,
         resource_name: str,
         cloudformation_json: dict[str, Any],
@@ -72,7 +73,7 @@ class FunctionVersion(CloudFormationModel):
         return cls(name, str(published.version if published else "$LATEST"))
 
     @classmethod
-    def update_from_cloudformation_json(  # type: ignore[override]
+    def update_from_cloudformation_json(
         cls,
         original_resource: Any,
         new_resource_name: str,
@@ -114,7 +115,7 @@ class FunctionAlias(CloudFormationModel):
         return self.physical_resource_id
 
     @classmethod
-    def create_from_cloudformation_json(  # type: ignore[override]
+    def create_from_cloudformation_json(
         cls,
         resource_name: str,
         cloudformation_json: dict[str, Any],
@@ -129,7 +130,7 @@ class FunctionAlias(CloudFormationModel):
         return cls(function, properties["Name"])
 
     @classmethod
-    def update_from_cloudformation_json(  # type: ignore[override]
+    def update_from_cloudformation_json(
         cls,
         original_resource: Any,
         new_resource_name: str,
@@ -139,7 +140,7 @@ class FunctionAlias(CloudFormationModel):
     ) -> Any:
         version = str(cloudformation_json["Properties"]["FunctionVersion"])
         alias = original_resource
-        _backend().update_alias(alias.name, alias.function, version, None, None)  # type: ignore
+        _backend().update_alias(alias.name, alias.function, version, None, None)
         return alias
 
     def delete(self, account_id: str, region: str) -> None:

@@ -9,11 +9,11 @@ from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 from moto.stepfunctions.utils import cfn_to_api_tags
 
 from emulator.names import ACCOUNT, PARTITION, REGION
+from emulator.patching import replace
 
 
 def patch_state_machines() -> None:
     """Put our creation, update and attributes in place of moto's."""
-    attribute = StateMachine.get_cfn_attribute
 
     def get_cfn_attribute(self: StateMachine, name: str) -> Any:
         if name == "Arn":
@@ -22,22 +22,22 @@ def patch_state_machines() -> None:
             return "INITIAL"
         return attribute(self, name)
 
-    StateMachine.get_cfn_attribute = get_cfn_attribute  # type: ignore[method-assign]
-    StateMachine.has_cfn_attr = classmethod(  # type: ignore[method-assign,assignment]
-        lambda cls, attr: attr in ("Arn", "Name", "StateMachineRevisionId")
-    )
-    StateMachine.cloudformation_name_type = staticmethod(  # type: ignore[method-assign]
-        lambda: "StateMachineName"
-    )
-    StateMachine.create_from_cloudformation_json = classmethod(_create)  # type: ignore
-    StateMachine.update_from_cloudformation_json = classmethod(_update)  # type: ignore
-    StateMachine.delete = lambda self, account, region: _backend().delete_state_machine(  # type: ignore
-        self.arn
-    )
+    attribute = replace(StateMachine, "get_cfn_attribute", get_cfn_attribute)
+    known = ("Arn", "Name", "StateMachineRevisionId")
+    replace(StateMachine, "has_cfn_attr", classmethod(lambda cls, attr: attr in known))
+    replace(StateMachine, "cloudformation_name_type", staticmethod(lambda: "StateMachineName"))
+    replace(StateMachine, "create_from_cloudformation_json", classmethod(_create))
+    replace(StateMachine, "update_from_cloudformation_json", classmethod(_update))
+    replace(StateMachine, "delete", _delete)
+
+
+def _delete(self: StateMachine, account: str, region: str) -> None:
+    _backend().delete_state_machine(self.arn)
 
 
 def _create(
     cls: Any,
+    /,
     resource_name: str,
     cloudformation_json: dict[str, Any],
     account_id: str,
@@ -57,6 +57,7 @@ def _create(
 
 def _update(
     cls: Any,
+    /,
     original_resource: StateMachine,
     new_resource_name: str,
     cloudformation_json: dict[str, Any],

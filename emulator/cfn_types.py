@@ -1,7 +1,8 @@
 """Resource types that moto's CloudFormation lacks and runs depend on, through the service's API."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from moto.core.common_models import CloudFormationModel
@@ -16,7 +17,7 @@ class Made(NamedTuple):
     """What a creation gives: the value of Ref, and of GetAtt by name."""
 
     physical_id: str
-    attributes: dict[str, Any] = {}
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
 
 Create = Callable[[World, Properties, str], Made]
@@ -61,14 +62,14 @@ def _model(
             return self.made.attributes.get(attribute, self.made.physical_id)
 
         @classmethod
-        def create_from_cloudformation_json(  # type: ignore[override]
+        def create_from_cloudformation_json(
             cls, resource_name: str, cloudformation_json: Any, *_: Any, **__: Any
         ) -> "Resource":
             properties = cloudformation_json.get("Properties", {})
             return cls(create(world, properties, resource_name), properties)
 
         @classmethod
-        def update_from_cloudformation_json(  # type: ignore[override]
+        def update_from_cloudformation_json(
             cls,
             original_resource: "Resource",
             new_resource_name: str,
@@ -127,12 +128,28 @@ def _unsubscribe(world: World, properties: Properties, physical: str) -> None:
     world.client("sns").unsubscribe(SubscriptionArn=physical)
 
 
-_ALARM_FIELDS = (
-    "AlarmDescription ActionsEnabled OKActions AlarmActions InsufficientDataActions MetricName "
-    "Namespace Statistic ExtendedStatistic Dimensions Period Unit EvaluationPeriods "
-    "DatapointsToAlarm Threshold ComparisonOperator TreatMissingData "
-    "EvaluateLowSampleCountPercentile Metrics ThresholdMetricId"
-).split()
+_ALARM_FIELDS = [
+    "AlarmDescription",
+    "ActionsEnabled",
+    "OKActions",
+    "AlarmActions",
+    "InsufficientDataActions",
+    "MetricName",
+    "Namespace",
+    "Statistic",
+    "ExtendedStatistic",
+    "Dimensions",
+    "Period",
+    "Unit",
+    "EvaluationPeriods",
+    "DatapointsToAlarm",
+    "Threshold",
+    "ComparisonOperator",
+    "TreatMissingData",
+    "EvaluateLowSampleCountPercentile",
+    "Metrics",
+    "ThresholdMetricId",
+]
 _NUMBERS = {
     "Period": int,
     "EvaluationPeriods": int,
@@ -203,7 +220,8 @@ def _schedule(world: World, properties: Properties, name: str) -> Made:
     client = world.client("scheduler")
     group = properties.get("GroupName", "default")
     known = client.list_schedules(GroupName=group, NamePrefix=made)["Schedules"]
-    put = client.update_schedule if any(s["Name"] == made for s in known) else client.create_schedule
+    exists = any(schedule["Name"] == made for schedule in known)
+    put = client.update_schedule if exists else client.create_schedule
     return Made(made, {"Arn": put(Name=made, **fields)["ScheduleArn"]})
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 from moto.awslambda.exceptions import LambdaClientError, UnknownFunctionException
-from moto.stepfunctions.exceptions import AWSError
+from moto.core.exceptions import AWSError
 from moto.stepfunctions.parser.api import ExecutionStatus
 from moto.stepfunctions.parser.asl.component.common.flow.start_at import StartAt
 from moto.stepfunctions.parser.asl.component.state.exec.state_task import lambda_eval_utils
-from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.backend.execution import (
     BaseExecutionWorkerCommunication,
     Execution,
@@ -26,6 +25,7 @@ from emulator.bus import Bus
 from emulator.front import Front
 from emulator.lambda_pool import LambdaPool
 from emulator.names import ACCOUNT, REGION, AwsError
+from emulator.patching import replace
 from emulator.tokens import Tokens
 from emulator.world import World, epoch
 
@@ -43,7 +43,7 @@ class Executions:
         self._lock = threading.Lock()
         self._stops: dict[str, tuple[str | None, str | None]] = {}
         self._watch_endings()
-        lambda_eval_utils._invoke_lambda_function = _direct_invocation(lambdas)
+        replace(lambda_eval_utils, "_invoke_lambda_function", _direct_invocation(lambdas))
 
     def register(self, front: Front) -> None:
         """Take these operations over from moto."""
@@ -136,14 +136,13 @@ class Executions:
         return {"redriveDate": now}
 
     def _watch_endings(self) -> None:
-        reflect = BaseExecutionWorkerCommunication.terminated
         executions = self
 
         def terminated(self: Any) -> None:
             reflect(self)
             executions._publish(self.execution)
 
-        BaseExecutionWorkerCommunication.terminated = terminated  # type: ignore[method-assign]
+        reflect = replace(BaseExecutionWorkerCommunication, "terminated", terminated)
 
     def _publish(self, execution: Execution) -> None:
         described = self.describe({"executionArn": execution.exec_arn})
@@ -172,36 +171,29 @@ def _restart(execution: Execution, now: float) -> None:
     redrives = execution.__dict__.get("redrives", 0) + 1
     execution.__dict__.update(redrives=redrives, redriven_at=now)
     worker = execution._get_start_execution_worker()
-    make_environment, make_program = (
-        worker._get_evaluation_environment,
-        worker._get_evaluation_entrypoint,
-    )
 
     def environment() -> Any:
         env = make_environment()
         env.states.reset(former.states.get_input())
-        env.states.context_object.context_object_data["Execution"].update(  # type: ignore[typeddict-unknown-key]
-            RedriveCount=redrives,
-            RedriveTime=datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(),
-        )
+        context: Any = env.states.context_object.context_object_data["Execution"]
+        context["RedriveCount"] = redrives
+        context["RedriveTime"] = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat()
         env.variable_store._inner_scope.update(former.variable_store._inner_scope)
         env.event_manager = former.event_manager
         env.event_manager.__dict__["closed"] = False
         env.event_history_context.integrate(former.event_history_context)
-        env.event_manager.add_event(
-            env.event_history_context,
-            "ExecutionRedriven",  # type: ignore[arg-type]
-            EventDetails(executionRedrivenEventDetails={"redriveCount": redrives}),  # type: ignore
-        )
+        kind: Any = "ExecutionRedriven"
+        details: Any = {"executionRedrivenEventDetails": {"redriveCount": redrives}}
+        env.event_manager.add_event(env.event_history_context, kind, details)
         return env
 
     def program() -> Any:
         made = make_program()
-        made.start_at = StartAt(state["Name"])  # type: ignore[misc]
+        replace(made, "start_at", StartAt(state["Name"]))
         return made
 
-    worker._get_evaluation_environment = environment  # type: ignore[method-assign]
-    worker._get_evaluation_entrypoint = program  # type: ignore[method-assign]
+    make_environment = replace(worker, "_get_evaluation_environment", environment)
+    make_program = replace(worker, "_get_evaluation_entrypoint", program)
     execution.exec_worker = worker
     execution.error = execution.cause = execution.stop_date = None
     execution.exec_status = ExecutionStatus.RUNNING
@@ -247,7 +239,7 @@ def _resolve_alias(arn: str) -> str:
 
 
 def _direct_invocation(lambdas: LambdaPool) -> Any:
-    """Lambda tasks without a detour over HTTP; a new boto3 client a task costs more than it does."""
+    """Lambda tasks without a detour over HTTP: moto makes a boto3 client for each."""
 
     def invoke(parameters: dict[str, Any], region: str, state_credentials: Any) -> dict[str, Any]:
         name = parameters["FunctionName"]
@@ -255,9 +247,9 @@ def _direct_invocation(lambdas: LambdaPool) -> Any:
             event = json.loads(parameters.get("Payload") or b"{}")
             result = lambdas.invoke(name, event, parameters.get("Qualifier"))
         except (UnknownFunctionException, LambdaClientError) as error:
-            answer = {"Code": "ResourceNotFoundException", "Message": str(error)}
-            meta = {"HTTPStatusCode": 404, "RequestId": str(uuid.uuid4())}
-            raise ClientError({"Error": answer, "ResponseMetadata": meta}, "Invoke") from error  # type: ignore
+            answer: Any = {"Code": "ResourceNotFoundException", "Message": str(error)}
+            meta: Any = {"HTTPStatusCode": 404, "RequestId": str(uuid.uuid4())}
+            raise ClientError({"Error": answer, "ResponseMetadata": meta}, "Invoke") from error
         response = {"StatusCode": 200, "Payload": json.loads(result["payload"])}
         if "error" in result:
             response["FunctionError"] = result["error"]

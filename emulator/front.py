@@ -4,6 +4,7 @@ Services that speak JSON name their operation in a header, so an operation that 
 answers too simply, is taken here before moto sees it.
 """
 
+import io
 import json
 import logging
 import re
@@ -32,6 +33,10 @@ _SLOW_DOWN = (
 )
 
 
+class NotOurs(Exception):
+    """Raised by an operation that leaves this request to moto after all."""
+
+
 class Front:
     """The WSGI application that the server runs."""
 
@@ -52,15 +57,21 @@ class Front:
         if path.startswith("/_everstep/") and self.control:
             return self._control(environ, start_response, path)
         scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-        if scope and scope[2] == "s3" and self._faults.slow_down(
-            scope[1].startswith(HOST_KEY_PREFIX)
+        if (
+            scope
+            and scope[2] == "s3"
+            and self._faults.slow_down(scope[1].startswith(HOST_KEY_PREFIX))
         ):
             _drain(environ)
             start_response("503 Slow Down", [("Content-Type", "application/xml")])
             return [_SLOW_DOWN]
         operation = self._operations.get(environ.get("HTTP_X_AMZ_TARGET", ""))
         if operation:
-            return _answer(operation, environ, start_response)
+            body = _drain(environ)
+            try:
+                return _answer(operation, body, environ, start_response)
+            except NotOurs:
+                environ["wsgi.input"] = io.BytesIO(body)
         return self._moto(environ, start_response)
 
     def _control(
@@ -84,18 +95,23 @@ class Front:
 
 
 def _answer(
-    operation: Operation, environ: dict[str, Any], start_response: Callable[..., Any]
+    operation: Operation,
+    request: bytes,
+    environ: dict[str, Any],
+    start_response: Callable[..., Any],
 ) -> Iterable[bytes]:
     headers = [
         ("Content-Type", "application/x-amz-json-1.1"),
         ("x-amzn-RequestId", str(uuid.uuid4())),
     ]
     try:
-        body = json.dumps(operation(json.loads(_drain(environ) or b"{}")))
+        body = json.dumps(operation(json.loads(request or b"{}")))
         status = "200 OK"
     except AwsError as error:
         body = json.dumps({"__type": error.code, "message": error.message})
         status = f"{error.status} Error"
+    except NotOurs:
+        raise
     except Exception as error:
         # A fault of the emulator itself: said in its log, and to the caller as AWS would.
         logger.exception("operation failed: %s", environ.get("HTTP_X_AMZ_TARGET"))

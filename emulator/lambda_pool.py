@@ -19,6 +19,7 @@ from emulator.access_log import AccessLog
 from emulator.lambda_layer import build_layer
 from emulator.lambda_process import LambdaProcess, WorkerGone
 from emulator.names import ACCOUNT, REGION
+from emulator.patching import replace
 from emulator.world import World
 
 logger = logging.getLogger("emulator")
@@ -47,10 +48,7 @@ class LambdaPool:
         ) -> bytes:
             return pool._answer_api(function_name, qualifier, body, headers, out)
 
-        LambdaSimpleBackend.invoke = invoke  # type: ignore[method-assign,assignment]
-        LambdaFunction.invoke = lambda fn, body, headers, out: pool._answer_api(  # type: ignore
-            fn.function_name, None, body, headers, out
-        )
+        replace(LambdaSimpleBackend, "invoke", invoke)
 
     def start(self) -> None:
         """Begin to cull idle workers."""
@@ -60,11 +58,20 @@ class LambdaPool:
         """A function by name or ARN, with version or alias. Raises moto's not-found error."""
         return lambda_simple_backends[ACCOUNT][REGION].get_function(name, qualifier)
 
+    def names(self) -> list[str]:
+        """Deployed functions."""
+        return list(lambda_simple_backends[ACCOUNT][REGION]._lambdas._functions)
+
     def invoke(self, name: str, event: Any, qualifier: str | None = None) -> dict[str, Any]:
         """Run to the end. ``{"payload": text}``, with ``"error": kind`` where it failed."""
         function = self.find(name, qualifier)
         with self._slot(function.function_name):
             return self._run(function, event)
+
+    def note_queue(self, name: str, queue_arn: str) -> None:
+        """Record that Lambda polls a queue with the function's role."""
+        function = self.find(name)
+        self._access.runtime(function.function_name, function.role, queue_arn)
 
     def invoke_async(self, name: str, event: Any) -> threading.Thread:
         """Run in the background; tried again twice on an error, as Lambda does."""
@@ -95,7 +102,8 @@ class LambdaPool:
         except TimeoutError:
             worker.kill()
             kind = "Sandbox.Timedout"
-            said = f"RequestId: {request_id} Error: Task timed out after {function.timeout}.00 seconds"
+            after = f"{function.timeout}.00 seconds"
+            said = f"RequestId: {request_id} Error: Task timed out after {after}"
             answer = {"error": {"errorType": kind, "errorMessage": said}}
         except WorkerGone as gone:
             worker.kill()
@@ -118,6 +126,7 @@ class LambdaPool:
                 worker = self._idle[key].pop()
                 if worker.alive:
                     return worker, False
+        self._access.runtime(function.function_name, function.role)
         bundle = self._unpack(function)
         return LambdaProcess(self._world, function, key, bundle, self._layer), True
 
@@ -143,7 +152,8 @@ class LambdaPool:
             worker.kill()
 
     def _unpack(self, function: LambdaFunction) -> Path:
-        folder = self._world.state / "bundles" / hashlib.sha256(function.code_bytes).hexdigest()[:16]
+        digest = hashlib.sha256(function.code_bytes).hexdigest()[:16]
+        folder = self._world.state / "bundles" / digest
         with self._lock:
             if not folder.exists():
                 making = folder.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""One Lambda execution environment. Run as a script, isolated: ``python -I -S lambda_worker.py FD``.
+"""One Lambda execution environment. A script, run isolated: ``python -I -S lambda_worker.py FD``.
 
 Nothing of the emulator is imported: only the standard library, the layer and the bundle are on
 the path. It speaks JSON lines over a socket: invocations in, results and access checks out.
@@ -8,7 +8,6 @@ import contextlib
 import importlib
 import json
 import os
-import resource
 import socket
 import sys
 import threading
@@ -112,7 +111,7 @@ def run(channel: Channel) -> None:
     try:
         module, _, name = os.environ["_HANDLER"].rpartition(".")
         handler = getattr(importlib.import_module(module.replace("/", ".")), name)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001
         # Lambda answers every invocation with the error of the import.
         traceback.print_exc()
         failure = error_of(error)
@@ -123,7 +122,7 @@ def run(channel: Channel) -> None:
         try:
             result = handler(invocation["event"], Context(invocation))
             text = json.dumps(result, default=_refuse)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (the caller gets it, as from Lambda)
             traceback.print_exc()
             sys.stdout.flush()
             channel.send({"type": "error", "error": error_of(error), "memory": _memory()})
@@ -137,7 +136,9 @@ def _refuse(value: Any) -> Any:
 
 
 def _memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    # Not getrusage: its maximum is inherited from the process that started this one.
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

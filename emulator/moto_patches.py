@@ -20,6 +20,7 @@ from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped, Pro
 from moto.stepfunctions.parser.backend.execution_worker import ExecutionWorker
 
 from emulator.asl_jsonata import patch_jsonata
+from emulator.patching import replace
 
 _done = False
 _AFTER_STOP = {
@@ -37,15 +38,14 @@ def patch_moto() -> None:
     _done = True
     patch_jsonata()
     # CloudFormation puts state machines where no interpreter looks.
-    plain.stepfunctions_backends = parser.stepfunctions_parser_backends  # type: ignore[assignment]
-    callbacks.StateTaskServiceCallback._wait_for_task_token_heartbeat = (  # type: ignore[method-assign]
-        _wait_for_task_token_heartbeat
-    )
+    replace(plain, "stepfunctions_backends", parser.stepfunctions_parser_backends)
+    task = callbacks.StateTaskServiceCallback
+    replace(task, "_wait_for_task_token_heartbeat", _wait_for_task_token_heartbeat)
     _patch_default_timeout()
     _patch_endings()
     _patch_context()
     # moto's bucket policies know no conditions: a deny of plain HTTP would deny everything.
-    FakeBucket.get_permission = lambda self, action, resource: PermissionResult.NEUTRAL  # type: ignore[method-assign]
+    replace(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
 
 
 def _wait_for_task_token_heartbeat(
@@ -63,22 +63,17 @@ def _wait_for_task_token_heartbeat(
 
 
 def _patch_default_timeout() -> None:
-    original = ExecutionState.from_state_props
-
     def from_state_props(self: Any, state_props: Any) -> None:
         original(self, state_props)
         # moto ends a task that has only a heartbeat after 60 s; AWS does not.
         if getattr(self.timeout, "is_default", None):
             self.timeout = TimeoutSeconds(TimeoutSeconds.DEFAULT_TIMEOUT_SECONDS)
 
-    ExecutionState.from_state_props = from_state_props  # type: ignore[method-assign]
+    original = replace(ExecutionState, "from_state_props", from_state_props)
 
 
 def _patch_endings() -> None:
     """A stopped or timed out execution stays so, and writes no more history."""
-    set_error, set_timed_out = Environment.set_error, Environment.set_timed_out
-    set_stop = Environment.set_stop
-    add_event = EventManager.add_event
 
     def ended(env: Environment) -> bool:
         return isinstance(env._program_state, ProgramStopped | ProgramTimedOut)
@@ -105,19 +100,17 @@ def _patch_endings() -> None:
     def guarded_event(self: Any, context: Any, event_type: Any, *args: Any, **kwargs: Any) -> int:
         if self.__dict__.get("closed") and event_type not in _AFTER_STOP:
             return int(context.last_published_event_id)
-        return add_event(self, context, event_type, *args, **kwargs)
+        return int(add_event(self, context, event_type, *args, **kwargs))
 
-    Environment.set_error = guarded_error  # type: ignore[method-assign]
-    Environment.set_timed_out = guarded_time_out  # type: ignore[method-assign]
-    Environment.set_stop = stop  # type: ignore[method-assign]
-    EventManager.add_event = guarded_event  # type: ignore[method-assign]
+    set_error = replace(Environment, "set_error", guarded_error)
+    set_timed_out = replace(Environment, "set_timed_out", guarded_time_out)
+    set_stop = replace(Environment, "set_stop", stop)
+    add_event = replace(EventManager, "add_event", guarded_event)
 
 
 def _patch_context() -> None:
-    original = ExecutionWorker._get_evaluation_environment
-
     def environment(self: Any) -> Environment:
-        env = original(self)
+        env: Environment = original(self)
         execution: Any = env.states.context_object.context_object_data["Execution"]
         execution["RedriveCount"] = 0
         start = execution["StartTime"]
@@ -125,4 +118,4 @@ def _patch_context() -> None:
             execution["StartTime"] = start.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         return env
 
-    ExecutionWorker._get_evaluation_environment = environment  # type: ignore[method-assign]
+    original = replace(ExecutionWorker, "_get_evaluation_environment", environment)

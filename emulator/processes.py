@@ -83,7 +83,8 @@ class Processes:
     def reap(self) -> None:
         """Forget processes that have ended."""
         with self._lock:
-            for pid in [p for p, (_, process) in self._started.items() if process.poll() is not None]:
+            ended = [pid for pid, (_, p) in self._started.items() if p.poll() is not None]
+            for pid in ended:
                 del self._started[pid]
 
     def live(self) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from moto.sqs.models import Message, Queue, sqs_backends
 
 from emulator.lambda_pool import LambdaPool
 from emulator.names import ACCOUNT, REGION
+from emulator.patching import replace
 from emulator.world import World
 
 logger = logging.getLogger("emulator")
@@ -27,16 +28,15 @@ class QueuePollers:
         self._world = world
         self._lambdas = lambdas
         self._slots: dict[str, threading.Semaphore] = {}
-        create = LambdaBackend.create_event_source_mapping
 
         def without_delivery(self: Any, spec: dict[str, Any]) -> EventSourceMapping:
-            mapping = create(self, spec)
+            mapping: EventSourceMapping = create(self, spec)
             # moto would call the function at once, within the sender's request.
             for queue in sqs_backends[ACCOUNT][REGION].queues.values():
                 queue.lambda_event_source_mappings.clear()
             return mapping
 
-        LambdaBackend.create_event_source_mapping = without_delivery  # type: ignore[method-assign]
+        create = replace(LambdaBackend, "create_event_source_mapping", without_delivery)
 
     def start(self) -> None:
         """Begin to poll."""
@@ -62,7 +62,7 @@ class QueuePollers:
 
     def _receive(self, queue: Queue, count: int) -> list[Message]:
         backend = sqs_backends[ACCOUNT][REGION]
-        seconds = int(queue.visibility_timeout or 30)  # type: ignore[call-overload]
+        seconds = _visibility(queue)
         return backend.receive_message(queue.name, min(count, 10), 0, seconds)
 
     def _start(
@@ -80,11 +80,10 @@ class QueuePollers:
 
         self._world.background(body, f"batch {queue.name}")
 
-    def _deliver(
-        self, mapping: EventSourceMapping, queue: Queue, messages: list[Message]
-    ) -> None:
+    def _deliver(self, mapping: EventSourceMapping, queue: Queue, messages: list[Message]) -> None:
         event = {"Records": [_record(message, queue.queue_arn) for message in messages]}
         # By the name the mapping was made with: an alias may point elsewhere by now.
+        self._lambdas.note_queue(mapping.function_name, queue.queue_arn)
         result = self._lambdas.invoke(mapping.function_name, event)
         failed = _failed(mapping, result, [message.id for message in messages])
         backend = sqs_backends[ACCOUNT][REGION]
@@ -94,8 +93,12 @@ class QueuePollers:
                 backend.delete_message(queue.name, handle)
             else:
                 # AWS waits the queue's visibility time-out; here it shrinks as minutes do.
-                seconds = self._world.scaled(float(queue.visibility_timeout or 30))  # type: ignore
+                seconds = self._world.scaled(_visibility(queue))
                 backend.change_message_visibility(queue.name, handle, max(1, int(seconds)))
+
+
+def _visibility(queue: Any) -> int:
+    return int(queue.visibility_timeout or 30)
 
 
 def _failed(mapping: EventSourceMapping, result: dict[str, Any], ids: list[str]) -> set[str]:

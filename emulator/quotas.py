@@ -4,11 +4,10 @@ import hashlib
 import threading
 from typing import Any
 
-from everstep.contracts.instances import INSTANCE_TYPES
-
 from emulator.front import Front
 from emulator.names import AwsError, arn
 from emulator.world import epoch
+from everstep.contracts.instances import INSTANCE_TYPES
 
 LONGEST_RUN = "Longest run time for a training job"
 MOST_PER_JOB = "Maximum number of instances per training job"
@@ -22,7 +21,7 @@ _CASE = "Service code is not supported"
 
 
 class Quotas:
-    """AWS's defaults (GPU types 0; CPU types and totals generous, for tests), and applied values."""
+    """Defaults (AWS's 0 for GPU types; CPU types and totals generous), and applied values."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,8 +77,11 @@ class Quotas:
         name = self._name(parameters["QuotaCode"])
         with self._lock:
             if name not in values:
-                raise AwsError("NoSuchResourceException", "The request failed because the "
-                               "specified service quota has no applied value.", 404)
+                raise AwsError(
+                    "NoSuchResourceException",
+                    "The request failed because the specified service quota has no applied value.",
+                    404,
+                )
             return {"Quota": _row(name, values[name])}
 
     def _request(self, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from emulator.control_api import ControlApi
 from emulator.executions import Executions
 from emulator.front import Front
 from emulator.lambda_pool import LambdaPool
+from emulator.log_filter import LogFilter
 from emulator.moto_patches import patch_moto
 from emulator.queues import QueuePollers
 from emulator.quotas import Quotas
@@ -55,7 +56,7 @@ class Emulator:
         self.schedules = Schedules(self.world, self.lambdas, self.bus)
         self.pollers = QueuePollers(self.world, self.lambdas)
         self.front.control = ControlApi(self).handle
-        for part in (self.bus, self.executions, self.quotas, self.training):
+        for part in (self.bus, self.executions, self.quotas, self.training, LogFilter()):
             part.register(self.front)
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
@@ -70,12 +71,12 @@ class Emulator:
             request_handler=MotoRequestHandler,
             fd=self._socket.fileno(),
         )
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        serve_forever = self._server.serve_forever
+        self._thread = threading.Thread(target=serve_forever, name="http", daemon=True)
         self._thread.start()
         self.lambdas.start()
         self.schedules.start()
         self.pollers.start()
-        self.training.start()
         record = {"pid": os.getpid(), "port": self.world.port, "endpoint": self.world.endpoint}
         (self.world.state / "emulator.json").write_text(json.dumps(record))
 
@@ -90,8 +91,11 @@ class Emulator:
         (self.world.state / "emulator.json").unlink(missing_ok=True)
 
 
-def serve(state: Path, port: int, minute: float) -> int:
-    """Run until SIGTERM or SIGINT. Prints one JSON line with the endpoint when ready."""
+def serve(state: Path, port: int, minute: float, parent: int | None = None) -> int:
+    """Run until SIGTERM or SIGINT, or until the process ``parent``, which started this one, is gone.
+
+    Prints one JSON line with the endpoint when ready.
+    """
     state.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(
         filename=state / "emulator.log",
@@ -106,7 +110,9 @@ def serve(state: Path, port: int, minute: float) -> int:
     try:
         emulator.start()
         print(json.dumps({"endpoint": emulator.world.endpoint}), flush=True)
-        stop.wait()
+        while not stop.wait(0.5):
+            if parent is not None and os.getppid() != parent:
+                break
     finally:
         emulator.close()
     return 0

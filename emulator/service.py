@@ -39,9 +39,14 @@ class Endpoint(NamedTuple):
         }
 
 
-def start(state_dir: Path, port: int = 0, minute: float = 60.0) -> Endpoint:
-    """Start an emulator, or return the one that already runs on this folder."""
-    running = _find(state_dir)
+def start(
+    state_dir: Path, port: int = 0, minute: float = 60.0, with_parent: bool = False
+) -> Endpoint:
+    """Start an emulator, or return the one that already runs on this folder.
+
+    ``with_parent``: it ends when the calling process does, however that ends.
+    """
+    running = find(state_dir)
     if running:
         return running
     state_dir.mkdir(parents=True, exist_ok=True)
@@ -49,7 +54,8 @@ def start(state_dir: Path, port: int = 0, minute: float = 60.0) -> Endpoint:
     with log:
         process = subprocess.Popen(
             [sys.executable, "-m", "emulator", "serve", "--port", str(port)]
-            + ["--state", str(state_dir.resolve()), "--minute", str(minute)],
+            + ["--state", str(state_dir.resolve()), "--minute", str(minute)]
+            + (["--parent", str(os.getpid())] if with_parent else []),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -60,7 +66,7 @@ def start(state_dir: Path, port: int = 0, minute: float = 60.0) -> Endpoint:
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"the emulator ended at once: see {state_dir / 'serve.log'}")
-        found = _find(state_dir)
+        found = find(state_dir)
         if found and found.pid == process.pid:
             return found
         time.sleep(0.1)
@@ -85,7 +91,7 @@ def stop(state_dir: Path) -> bool:
 
 def status(state_dir: Path) -> dict[str, Any]:
     """Whether it runs, where, and what its own ``/_everstep/status`` says."""
-    running = _find(state_dir)
+    running = find(state_dir)
     if not running:
         return {"running": False}
     return {
@@ -104,7 +110,8 @@ def _read(state_dir: Path) -> dict[str, Any] | None:
     return record
 
 
-def _find(state_dir: Path) -> Endpoint | None:
+def find(state_dir: Path) -> Endpoint | None:
+    """The emulator that runs on a folder, if one does."""
     record = _read(state_dir)
     if not record or not alive(record["pid"]):
         return None

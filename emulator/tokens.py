@@ -12,6 +12,7 @@ from moto.stepfunctions.parser.asl.eval.callback.callback import (
 )
 
 from emulator.names import AwsError
+from emulator.patching import replace
 
 _FINISHED = "Task Timed Out: 'Provided task does not exist anymore'"
 _UNKNOWN = "Invalid Token: 'Invalid token'"
@@ -24,11 +25,10 @@ class Tokens:
         self._lock = threading.Lock()
         self._open: dict[str, CallbackEndpoint] = {}
         self._finished: set[str] = set()
-        add, interrupt = CallbackPoolManager.add, CallbackEndpoint.interrupt_all
         tokens = self
 
         def remember(self: Any, callback_id: str) -> CallbackEndpoint:
-            endpoint = add(self, callback_id)
+            endpoint: CallbackEndpoint = add(self, callback_id)
             with tokens._lock:
                 tokens._open[callback_id] = endpoint
             return endpoint
@@ -38,8 +38,8 @@ class Tokens:
             tokens._take(self.callback_id)
             interrupt(self)
 
-        CallbackPoolManager.add = remember  # type: ignore[method-assign]
-        CallbackEndpoint.interrupt_all = close  # type: ignore[method-assign]
+        add = replace(CallbackPoolManager, "add", remember)
+        interrupt = replace(CallbackEndpoint, "interrupt_all", close)
 
     def succeed(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """SendTaskSuccess."""

@@ -1,1 +1,1 @@
-"""One folder a state or rule. A handler parses, asks the policy, acts; ``aws`` is what they share."""
+"""One folder a state or rule. A handler parses, asks the policy, acts; ``aws`` is shared."""

@@ -1,12 +1,13 @@
-"""The key of table, topic, queues and logs, whose policy names each service that writes."""
+"""The key of table, topic, queues and logs, whose policy names each service that writes.
+
+CloudWatch's alarms and EventBridge's rules cannot use AWS's own key on our topic and queues: it
+takes no policy. The rules' statement comes with their targets (``stacks.events``).
+"""
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
-
-WRITERS = ("events.amazonaws.com", "cloudwatch.amazonaws.com", "sns.amazonaws.com")
-"""Services that cannot use AWS's own key on our queues and topic: it takes no policy."""
 
 
 class ControlKey(Construct):
@@ -20,13 +21,12 @@ class ControlKey(Construct):
         self.key = kms.Key(
             self, "Key", description=description, enable_key_rotation=True, removal_policy=removal
         )
-        for service in WRITERS:
-            self._allow(
-                service.split(".")[0].title(),
-                service,
-                ["kms:Decrypt", "kms:GenerateDataKey"],
-                {"StringEquals": {"aws:SourceAccount": stack.account}},
-            )
+        self._allow(
+            "Alarms",
+            "cloudwatch.amazonaws.com",
+            ["kms:Decrypt", "kms:GenerateDataKey"],
+            {"StringEquals": {"aws:SourceAccount": stack.account}},
+        )
         groups = stack.format_arn(service="logs", resource="log-group:*")
         self._allow(
             "Logs",

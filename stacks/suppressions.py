@@ -1,7 +1,7 @@
 """Findings of cdk-nag that stay, each with its reason, on the one resource that it is about.
 
-Wildcards are acknowledged finding by finding from ``stacks.wildcards``: a wildcard that is not in
-that table stays a finding, and synthesis fails.
+Wildcards are acknowledged finding by finding from ``stacks.wildcards``. cdk-nag knows a finding by
+its resource, not its actions; ``tests/stacks/test_permissions.py`` holds both to the table.
 """
 
 from collections.abc import Iterator

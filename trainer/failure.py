@@ -21,9 +21,11 @@ from trainer.store import open_store
 GRACE_SECONDS = 2.0
 TRACEBACK_CHARACTERS = 20_000
 _VICTIM_TYPES = {"DistBackendError", "DistNetworkError", "DistStoreError"}
+_HANG_WORDS = ("Timed out waiting", "Socket Timeout", "collective operation timeout")
 _VICTIM_WORDS = (
+    *_HANG_WORDS,
     "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused",
-    "Timed out waiting", "Socket Timeout", "NCCL communicator was aborted", "Connection was likely",
+    "NCCL communicator was aborted", "Connection was likely",
     "recvValue failed", "gloo/transport",
 )
 
@@ -41,7 +43,10 @@ class FailureRecorder:
 
     def clear(self) -> None:
         """Remove what an earlier start of this same launch left (SageMaker's own restarts)."""
-        open_store(self._env.output_uri).delete([self._key])
+        try:
+            open_store(self._env.output_uri).delete([self._key])
+        except Exception as trouble:  # noqa: BLE001 - an old failure file stops no training
+            print(f"trainer: cannot remove {self._key}: {trouble}", file=sys.stderr, flush=True)
 
     def from_exception(self, error: BaseException, step: int | None) -> FailureFile:
         text = "".join(traceback.format_exception(error))
@@ -110,4 +115,6 @@ def _class_of(error: BaseException) -> str | None:
         return error.failure_class
     if type(error).__name__ == "OutOfMemoryError":
         return FailureClass.OUT_OF_MEMORY_GPU
+    if is_victim(error) and any(words in str(error) for words in _HANG_WORDS):
+        return FailureClass.COMMUNICATION_HANG
     return None

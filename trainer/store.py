@@ -209,11 +209,12 @@ class S3Store:
 
     def delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), 1000):
-            self._s3.delete_objects(
-                Bucket=self.bucket,
-                Delete={"Objects": [{"Key": self._key(k)} for k in keys[start : start + 1000]],
-                        "Quiet": True},
+            objects = [{"Key": self._key(key)} for key in keys[start : start + 1000]]
+            answer = self._s3.delete_objects(
+                Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
             )
+            if errors := answer.get("Errors"):
+                raise OSError(f"cannot delete {errors[0]['Key']}: {errors[0].get('Code')}")
 
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key

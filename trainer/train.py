@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -24,6 +25,8 @@ from trainer.report import Reporter
 from trainer.step import optimizer_step, valid_targets
 from trainer.store import open_store
 
+SAVE_TIMEOUT = 3600.0
+
 
 @dataclass
 class Where:
@@ -43,7 +46,9 @@ def train(
     report = Reporter(worker.rank)
     layout = layout_of(config.parallelism, worker.world_size, worker.local_world_size)
     _check_batch(config, layout)
-    group = dist.new_group(backend="gloo")
+    # for checkpoints: one rank may upload for long while the others wait
+    patience = timedelta(seconds=max(SAVE_TIMEOUT, worker.collective_timeout))
+    group = dist.new_group(backend="gloo", timeout=patience)
     recipe, steps = config.train, config.stop.steps
     dataset = Dataset(data_folder, verify=worker.local_rank == 0)
     samples = Samples(dataset, recipe.sequence_length, recipe.seed, config.shape.vocab_size)

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from everstep.contracts.instances import INSTANCE_TYPES
-
 from emulator.cloudwatch import put_metrics, write_log
 from emulator.front import HOST_KEY_PREFIX
 from emulator.names import REGION, arn
 from emulator.processes import base_environment
 from emulator.training.storage import download
 from emulator.world import World
+from everstep.contracts.instances import INSTANCE_TYPES
+from everstep.contracts.progress import parse_line
 
 ROOT = Path(__file__).resolve().parents[2]
 """The repository: the stand-in for what the image holds."""
@@ -121,7 +121,8 @@ class Host:
             return ""
 
     def _wait(self, ended: Callable[["Host"], None]) -> None:
-        assert self._process and self._reader
+        assert self._process
+        assert self._reader
         code = self._process.wait()
         # A container ends with its first process: nothing outlives it.
         self._world.processes.kill_part(self.part)
@@ -151,8 +152,9 @@ class Host:
             if found:
                 self.final.update(found)
                 put_metrics(LOG_GROUP, found, {"TrainingJobName": self.job})
-            if line.startswith('{"everstep":"step"'):
-                self.step = int(json.loads(line).get("step", self.step))
+            progress = parse_line(line) if '"everstep"' in line else None
+            if progress and progress.everstep == "step" and progress.step is not None:
+                self.step = progress.step
 
     def _command(self) -> list[str]:
         algorithm = self._request["AlgorithmSpecification"]

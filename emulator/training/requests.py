@@ -5,7 +5,6 @@ from typing import Any
 
 import botocore.session
 from botocore.model import ListShape, MapShape, Shape, StructureShape
-from everstep.contracts.instances import INSTANCE_TYPES
 
 from emulator.names import AwsError
 from emulator.quotas import (
@@ -15,13 +14,19 @@ from emulator.quotas import (
     MOST_PER_JOB,
     Quotas,
 )
+from everstep.contracts.instances import INSTANCE_TYPES
 
-_model = botocore.session.get_session().get_service_model("sagemaker")
+_SHAPE: Any = (
+    botocore.session.get_session()
+    .get_service_model("sagemaker")
+    .operation_model("CreateTrainingJob")
+    .input_shape
+)
 
 
 def validate(request: dict[str, Any]) -> None:
     """Raises ``ValidationException`` with every problem of the model, or the first rule broken."""
-    problems = list(_problems(_model.operation_model("CreateTrainingJob").input_shape, request, ""))
+    problems = list(_problems(_SHAPE, request, ""))
     if problems:
         count = len(problems)
         noun = "error" if count == 1 else "errors"
@@ -107,7 +112,7 @@ def _structure(shape: StructureShape, value: dict[str, Any], path: str) -> Any:
             yield from _problems(shape.members[name], item, _path(path, name))
 
 
-def _string(shape: Shape, value: Any, path: str) -> Any:
+def _string(shape: Any, value: Any, path: str) -> Any:
     if not isinstance(value, str):
         yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must be a string"
         return
@@ -161,9 +166,13 @@ def _path(path: str, name: str) -> str:
 
 def _python(pattern: str) -> str:
     # The model's patterns are Java's; these two classes are all that differ here.
-    return pattern.replace(r"\p{L}", r"[^\W\d_]").replace(r"\p{Z}", r"\s").replace(
-        r"[[^\W\d_]", r"[\w"
-    ).replace(r"\p{N}", r"\d").replace(r"[\w\s\d", r"[\w\s")
+    return (
+        pattern.replace(r"\p{L}", r"[^\W\d_]")
+        .replace(r"\p{Z}", r"\s")
+        .replace(r"[[^\W\d_]", r"[\w")
+        .replace(r"\p{N}", r"\d")
+        .replace(r"[\w\s\d", r"[\w\s")
+    )
 
 
 def _resources(request: dict[str, Any]) -> str | None:

@@ -85,10 +85,12 @@ def flip_bit(bucket: str, key: str) -> int:
     found = s3_backends[ACCOUNT][PARTITION].get_object(bucket, key)
     if found is None:
         raise KeyError(f"s3://{bucket}/{key}")
-    data = bytearray(found.value)
-    at = len(data) // 2
-    data[at] ^= 0x01
-    found.value = bytes(data)
+    at = len(found.value) // 2
+    with found.lock:
+        found._value_buffer.seek(at)
+        byte = found._value_buffer.read(1)[0]
+        found._value_buffer.seek(at)
+        found._value_buffer.write(bytes([byte ^ 0x01]))
     return at
 
 

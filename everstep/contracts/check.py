@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -10,9 +10,11 @@ from pydantic.fields import FieldInfo
 from everstep.contracts import run_spec as spec
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
+from everstep.contracts.limits import limit_problems
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import REFERENCE, SECRET, SECRET_NAME, RunSpec
+from everstep.contracts.run_spec import RunSpec
+from everstep.contracts.secrets import without_secrets
 
 Sections = Mapping[str, Any]
 
@@ -20,7 +22,7 @@ Sections = Mapping[str, Any]
 def check_spec(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
     """Parse and cross-check. A spec only when there is no problem at all."""
     if not isinstance(raw, dict):
-        return None, [_not_an_object(raw)]
+        return None, without_secrets([_not_an_object(raw)], raw)
     problems = list(_unknown(raw, RunSpec.model_fields, ""))
     sections: dict[str, Any] = {}
     for name, field in RunSpec.model_fields.items():
@@ -36,21 +38,19 @@ def check_spec(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
             problems.extend(_from_pydantic(error, name, field))
     for rule in RULES:
         problems.extend(rule(sections))
-    problems.extend(_secrets(raw, ""))
+    problems = without_secrets(problems, raw)
     if problems:
         return None, problems
-    spec = RunSpec(**sections)
+    whole = RunSpec(**sections)
     try:
-        to_hyperparameters(spec)
+        to_hyperparameters(whole)
     except ValueError as error:
         return None, [Problem(path="trainer.hyperparameters", message=str(error),
                               hint="SageMaker takes 100 of at most 2,500 characters")]
-    return spec, []
+    return whole, []
 
 
 def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
-    from typing import Annotated
-
     annotation: Any = field.annotation
     for extra in field.metadata:
         annotation = Annotated[annotation, extra]
@@ -111,7 +111,7 @@ def _instance_types(sections: Sections) -> Iterator[Problem]:
 
 
 def mesh_of(parallelism: spec.Parallelism, world_size: int) -> tuple[int, int, int, int] | None:
-    """(pipeline, replicate, shard, tensor) whose product is ``world_size``; None if there is none."""
+    """(pipeline, replicate, shard, tensor) whose product is ``world_size``; None if none is."""
     fixed = parallelism.replicate * parallelism.tensor * parallelism.pipeline
     shard = parallelism.shard or max(1, world_size // fixed)
     if fixed * shard != world_size:
@@ -184,35 +184,11 @@ def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
 
 
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
-    _model, _instance_types, _mesh, _first_cut, _first_cut_storage,
+    _model, _instance_types, _mesh, _first_cut, _first_cut_storage, limit_problems,
 )
 
 
 # --- shape problems --------------------------------------------------------------------------
-
-
-def _secrets(raw: Any, path: str) -> Iterator[Problem]:
-    if isinstance(raw, dict):
-        for key, value in raw.items():
-            here = f"{path}.{key}" if path else str(key)
-            named = isinstance(value, str) and SECRET_NAME.search(str(key))
-            if named and value and not REFERENCE.match(value):
-                yield _secret(here)
-            else:
-                yield from _secrets(value, here)
-    elif isinstance(raw, list):
-        for i, value in enumerate(raw):
-            yield from _secrets(value, f"{path}.{i}")
-    elif isinstance(raw, str) and SECRET.search(raw):
-        yield _secret(path)
-
-
-def _secret(path: str) -> Problem:
-    return Problem(
-        path=path, value="<not shown>", message="looks like a literal secret",
-        hint="execution history keeps raw input: give the ARN of a Secrets Manager secret or an "
-        "SSM parameter instead, and change the secret",
-    )
 
 
 def _not_an_object(raw: Any) -> Problem:
@@ -263,8 +239,6 @@ def _from_pydantic(error: ValidationError, name: str, field: FieldInfo) -> Itera
 
 def _fields_at(field: FieldInfo, loc: tuple[int | str, ...]) -> list[str]:
     """Names that were possible where an unknown field stood."""
-    from typing import get_args
-
     annotation: Any = field.annotation
     for part in loc[:-1]:
         if isinstance(part, int):

@@ -18,7 +18,7 @@ class ControlEnv(BaseModel):
     """Heartbeat of a launch's task token: at least five watchdog periods."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)
-    """On-demand USD per instance-hour by type, from config; a missing price is said, not guessed."""
+    """On-demand USD per instance-hour by type, from config; a missing one is said, not guessed."""
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> Self:
@@ -61,7 +61,7 @@ class TrainerEnv(BaseModel):
 
 
 class FailureFile(BaseModel):
-    """Written by the first failing rank: to S3 whole, to /opt/ml/output/failure as one line first."""
+    """Written by the first failing rank: whole to S3, one line first to /opt/ml/output/failure."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -15,7 +15,7 @@ import re
 from pydantic import BaseModel, ConfigDict
 
 MANIFEST_NAME = "manifest.json"
-_NAME = re.compile(r"^step-(\d{8})\.(\d{5})$")
+_NAME = re.compile(r"step-(\d{8})\.(\d{5})", re.ASCII)
 
 
 class CheckpointName(BaseModel):
@@ -32,7 +32,7 @@ class CheckpointName(BaseModel):
     @classmethod
     def parse(cls, text: str) -> "CheckpointName | None":
         """None for anything that is not a checkpoint's folder name."""
-        match = _NAME.match(text.strip("/").rsplit("/", 1)[-1])
+        match = _NAME.fullmatch(text.strip("/").rsplit("/", 1)[-1])
         return cls(step=int(match[1]), launch=int(match[2])) if match else None
 
     @property

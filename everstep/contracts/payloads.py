@@ -79,6 +79,8 @@ class Step(BaseModel):
     """The newest launch made; PlanAttempt makes ``launch + 1``, whichever time it is run."""
     heartbeat_seconds: int = 300
     wait_seconds: int = 0
+    hold_seconds: int = 0
+    """For WaitForRoom: the least wait."""
     next: State | None = None
     message: str | None = None
     """For RefuseSpec: the text that a person reads as the execution's cause."""

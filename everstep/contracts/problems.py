@@ -6,6 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 VALUE_SHOWN = 120
+TEXT_SHOWN = 20_000
+"""Step Functions takes a cause of 32,768 characters."""
 
 
 class Problem(BaseModel):
@@ -30,4 +32,5 @@ def describe(problems: Iterable[Problem], what: str = "run spec") -> str:
     """The text a person reads: a count, then one problem a paragraph."""
     found = list(problems)
     noun = "problem" if len(found) == 1 else "problems"
-    return "\n".join([f"{len(found)} {noun} in the {what}:", *(f"- {p}" for p in found)])
+    text = "\n".join([f"{len(found)} {noun} in the {what}:", *(f"- {p}" for p in found)])
+    return text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…"

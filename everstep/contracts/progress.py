@@ -58,7 +58,8 @@ def parse_line(text: str) -> ProgressLine | None:
     if start < 0:
         return None
     try:
-        return ProgressLine.model_validate(json.loads(text[start:].strip()))
+        found, _ = json.JSONDecoder().raw_decode(text, start)  # others may write behind it
+        return ProgressLine.model_validate(found)
     except (ValueError, ValidationError):
         return None
 
@@ -66,6 +67,6 @@ def parse_line(text: str) -> ProgressLine | None:
 def metric_definitions() -> list[dict[str, str]]:
     """SageMaker ``MetricDefinitions`` that read step lines (≤ 40 of ≤ 500 characters)."""
     return [
-        {"Name": f"everstep:{name}", "Regex": f'"everstep":"step".*?"{name}":{_NUMBER}'}
+        {"Name": f"everstep:{name}", "Regex": f'"everstep":\\s*"step".*?"{name}":\\s*{_NUMBER}'}
         for name in METRICS
     ]

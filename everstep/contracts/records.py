@@ -52,6 +52,8 @@ class Waiting(BaseModel):
     reason: str
     task_token: str
     since_epoch: float
+    hold_seconds: int = 0
+    """Not woken before: a refusal that the quotas' arithmetic does not explain comes again."""
     step: dict[str, Any]
     """The payload that the state was entered with, to go on with."""
 
@@ -74,7 +76,7 @@ class Run(BaseModel):
     dataset_vocab_size: int | None = None
     final_step: int | None = None
     failure: Failure | None = None
-    """Why the run ends without a launch to blame (quota that can never fit, a wait that ran out)."""
+    """Why the run ends without a launch to blame: a quota that cannot fit, a wait that ran out."""
     note: str | None = None
 
 
@@ -149,6 +151,6 @@ def encode(record: Run | Launch, fields: set[str]) -> dict[str, str]:
 
 
 def from_item(kind: type[RecordT], item: dict[str, Any]) -> RecordT:
-    """The inverse of ``to_item``; attributes that are no field (keys of an index) are passed over."""
+    """The inverse of ``to_item``; attributes that are no field (an index's key) are left out."""
     fields = {k: json.loads(v) for k, v in item.items() if k in kind.model_fields and k != "run_id"}
     return kind.model_validate({**fields, "run_id": item["run_id"]})

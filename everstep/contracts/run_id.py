@@ -15,11 +15,11 @@ def run_id_of(execution_name: str) -> str:
 
 def problem_of_run_id(execution_name: str) -> list[Problem]:
     run_id = run_id_of(execution_name)
-    if len(run_id) <= 40 and re.match(RUN_ID_PATTERN, run_id):
+    if len(run_id) <= 40 and re.fullmatch(RUN_ID_PATTERN, run_id):
         return []
     return [
         Problem(
             path="execution name", value=execution_name, message="is not a run id",
-            hint="letters, digits and single hyphens between them, at most 40 characters",
+            hint="letters and digits, hyphens between them, at most 40 characters",
         )
     ]

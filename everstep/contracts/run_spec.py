@@ -15,7 +15,9 @@ RUN_ID_PATTERN = r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,39}$"
 class Section(BaseModel):
     """Unknown fields are errors: a typo must not become a default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class Sharding(StrEnum):
@@ -38,7 +40,7 @@ class Data(Section):
     prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
     """Path below the team's data prefix: a folder that holds ``index.json`` and its shards."""
     mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
-    """``file``/``fastfile``: a SageMaker channel; ``fsx``: the stack's file system; ``s3``: streamed."""
+    """``file``, ``fastfile``: SageMaker channels; ``fsx``: the stack's file system."""
 
 
 class Target(Section):
@@ -168,8 +170,16 @@ class RunSpec(Section):
 
 
 SECRET = re.compile(
-    r"(AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}"
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_.-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-SECRET_NAME = re.compile(r"(secret|password|passwd|token|api_?key|credential)", re.IGNORECASE)
+"""Secrets known by their form."""
+SECRET_NAME = re.compile(
+    r"secret|password|passwd|api_?key|credential"
+    r"|(?<!pad_)(?<!bos_)(?<!eos_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mask_)token(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names whose value is a secret: ``HF_TOKEN``, not ``TOKENIZERS_PARALLELISM`` or ``eos_token``."""
 REFERENCE = re.compile(r"^arn:aws[a-z-]*:(secretsmanager|ssm):")

@@ -1,1 +1,1 @@
-"""Decisions, and nothing else: pure functions of contracts. No I/O, no clock, no randomness of their own."""
+"""Decisions, and nothing else: pure functions of contracts. No I/O, no clock, no randomness."""

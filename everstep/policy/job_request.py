@@ -12,7 +12,7 @@ from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import Target
 
 DEADLINE_MARGIN_SECONDS = 600
-"""The trainer ends this long before the service would end it (a tenth of the run time if that is less)."""
+"""The trainer ends this long before the service would end it, or a tenth of a short run time."""
 CHANNEL = "training"
 
 
@@ -28,7 +28,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     """Botocore's shape, ready to send."""
     spec, team = run.spec, run.team
     target = spec.target(launch.target)
-    runtime = int(spec.stop.max_runtime_hours * 3600)
+    runtime = max(1, int(spec.stop.max_runtime_hours * 3600))
     trainer = TrainerEnv(
         run_id=run.run_id,
         launch=launch.launch,
@@ -56,7 +56,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             {"Key": key, "Value": value}
             for key, value in {
                 **spec.tags,
-                TAG_EXECUTION: run.execution_arn,
+                TAG_EXECUTION: launch.execution_arn,
                 TAG_RUN: run.run_id,
                 TAG_TEAM: team.name,
             }.items()

@@ -1,10 +1,10 @@
 """Will the account's quotas hold this target? Arithmetic over names, values and use.
 
-Quotas are looked up by *name*: public lists of codes conflict. Names as Service Quotas shows them for
-the service code ``sagemaker``, read 2026-11.
+Quotas are looked up by *name*: public lists of codes conflict. Names as Service Quotas shows them
+for the service code ``sagemaker``, read 2026-11.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -68,8 +68,8 @@ def needs_of(spec: RunSpec, target: Target) -> list[Need]:
 def judge(
     needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]
 ) -> Verdict:
-    """GO, WAIT until others have ended, or NEVER. A quota that no list names is not held against a run:
-    CreateTrainingJob has the last word."""
+    """GO, WAIT until others have ended, or NEVER. A quota that no list names is not held against a
+    run: CreateTrainingJob has the last word."""
     waiting: list[str] = []
     for need in needs:
         limit = quotas.get(need.quota)
@@ -99,7 +99,7 @@ def best(verdicts: list[Verdict]) -> Verdict:
     return Verdict(room=Room.NEVER, reason="; ".join(v.reason for v in verdicts))
 
 
-def usage(jobs: list[tuple[str, int, bool]]) -> dict[str, float]:
+def usage(jobs: Iterable[tuple[str, int, bool]]) -> dict[str, float]:
     """In-use counts by quota name, from running jobs as (instance type, count, spot)."""
     used: dict[str, float] = {}
     for instance_type, count, spot in jobs:

@@ -4,24 +4,33 @@ import re
 
 from everstep.contracts.run_spec import SECRET
 
-_ASSIGNED = re.compile(
-    r"(?i)\b([A-Z0-9_.-]*(?:secret|passw(?:or)?d|token|api_?key|credential)[A-Z0-9_.-]*)"
-    r"(\"?\s*[=:]\s*\"?)([^\s\"',;]{6,})"
-)
 HIDDEN = "<redacted>"
+_NAME = r"[\w.-]{0,80}(?:secret|passw(?:or)?d|token(?![a-z])|api[_-]?key|credential)[\w.-]{0,80}"
+_ASSIGNED = re.compile(
+    rf"(?i)(?<![\w.-])({_NAME})([\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{{4,}})"
+)
+_OPTION = re.compile(rf"(?i)(?<!\S)(--{_NAME})(\s+[\"']?)([^\s\"'-][^\s\"']{{3,}})")
+_FORMS = (
+    (re.compile(r"(?i)\b(Bearer|Basic)\s+[\w.~+/=-]{12,}"), rf"\1 {HIDDEN}"),
+    (re.compile(r"(://[^\s/:@]{1,100}):[^\s/@]{1,200}@"), rf"\1:{HIDDEN}@"),
+    (re.compile(r"(?i)(X-Amz-Signature=)[^\s&\"']+"), rf"\1{HIDDEN}"),
+)
 
 
 def redact(text: str) -> str:
     """The text with known secret forms and ``name=secret`` values replaced.
 
-    ``tokens_per_s: 12345678`` and the like stay: a value that is a number is no secret.
+    ``token: 12345678`` and the like stay: a count of tokens is no secret, an ARN neither.
     """
     text = SECRET.sub(HIDDEN, text)
-    return _ASSIGNED.sub(_hide, text)
+    for pattern, shown in _FORMS:
+        text = pattern.sub(shown, text)
+    return _OPTION.sub(_hide, _ASSIGNED.sub(_hide, text))
 
 
 def _hide(match: re.Match[str]) -> str:
     name, separator, value = match.groups()
-    if re.fullmatch(r"[-+0-9.eE]+", value) or value.startswith("arn:"):
+    count = "token" in name.lower() and re.fullmatch(r"[-+0-9.eE]+", value)
+    if count or value.startswith("arn:") or value in HIDDEN:
         return match[0]
     return f"{name}{separator}{HIDDEN}"

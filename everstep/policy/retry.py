@@ -1,5 +1,7 @@
-"""(class, history, progress, budget) → decision. One table; a pure function; every class has a row."""
+"""(class, history, progress, budget) → decision. One table, pure; every class has a row."""
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,9 +18,9 @@ F, K = FailureClass, DecisionKind
 class Row(NamedTuple):
     """What a class gets.
 
-    ``patience`` multiplies ``retry.no_progress_limit``: faults of hosts may come in a row by chance,
-    faults of the program may not. ``elsewhere_after`` failures of the class in a row move the run on to
-    the next target, where the spec names more than one.
+    ``patience`` multiplies ``retry.no_progress_limit``: faults of hosts may come in a row by
+    chance, faults of the program may not. ``elsewhere_after`` failures of the class in a row move
+    the run on to the next target, where the spec names more than one.
     """
 
     kind: DecisionKind
@@ -51,6 +53,8 @@ TABLE: dict[FailureClass, Row] = {
     F.USER_STOP: Row(K.GIVE_UP),
 }
 
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
 WITHOUT_ATTEMPT = frozenset(c for c, row in TABLE.items() if not row.spends_attempt)
 
 
@@ -60,16 +64,17 @@ class History(BaseModel):
 
     launches: Sequence[Launch]
     waited_seconds: float = 0.0
+    """In WaitForRoom. What Backoff waited is in the launches' decisions."""
     spend: Spend = Spend()
 
 
 def made_progress(launch: Launch) -> bool:
-    """A new checkpoint was committed. Steps that were not saved are not progress: they will be redone."""
+    """A new checkpoint was committed. Steps that were not saved will be redone: no progress."""
     return launch.committed_step is not None and launch.committed_step > launch.resume_step
 
 
 def streak_without_progress(launches: Sequence[Launch]) -> int:
-    """Launches at the end of the history, of those that cost an attempt, that committed nothing new.
+    """Launches at the end of the history, of those that cost an attempt, without a new commit.
 
     MAX_RUNTIME counts here although it spends no attempt: a job that commits nothing in its whole
     run time would go on for ever.
@@ -111,7 +116,7 @@ def decide(
         return _give_up(over)
     if row.poison and _poisoned(launches):
         return _give_up("the same cause at the same step, twice running")
-    spent = sum(1 for x in launches if not (x.failure and x.failure.failure_class in WITHOUT_ATTEMPT))
+    spent = len(_that_cost(launches))
     if spent >= spec.retry.max_attempts:
         return _give_up(f"{spent} attempts of {spec.retry.max_attempts} are spent")
     streak = streak_without_progress(launches)
@@ -120,21 +125,25 @@ def decide(
         return _give_up(f"{streak} attempts in a row committed no new checkpoint (limit {limit})")
     if failure.failure_class is F.UNKNOWN and not made_progress(last):
         return _give_up("an unknown cause is retried only where the attempt had made progress")
-    if not row.spends_attempt and row.kind is not K.CONTINUE:
-        left = spec.retry.wait_deadline_hours * 3600 - history.waited_seconds
-        if left <= 0:
-            return _give_up(f"waited {spec.retry.wait_deadline_hours:g} h for {failure.failure_class}")
+    waits = not row.spends_attempt and row.kind is not K.CONTINUE
+    left = spec.retry.wait_deadline_hours * 3600 - history.waited_seconds - backed_off(launches)
+    if waits and left <= 0:
+        return _give_up(f"waited {spec.retry.wait_deadline_hours:g} h for {failure.failure_class}")
 
     repeats = same_class_in_a_row(launches)
     elsewhere = bool(
         row.elsewhere_after and repeats % row.elsewhere_after == 0 and len(spec.compute) > 1
     )
     kind = K.RETRY_ELSEWHERE if elsewhere else row.kind
+    wait = _backoff(spec, row, repeats, made_progress(last), draw)
+    if waits:
+        # Never nothing: what spends neither attempts nor time would go on for ever.
+        wait = max(1, min(wait, math.ceil(left)))
     return Decision(
         kind=kind,
         reason=f"{failure.failure_class}: "
         + ("resume from the last checkpoint" if made_progress(last) else "try again"),
-        wait_seconds=_backoff(spec, row, repeats, made_progress(last), draw),
+        wait_seconds=wait,
         target=(last.target + 1) % len(spec.compute) if elsewhere else _target(last, row),
         spends_attempt=row.spends_attempt,
     )
@@ -145,17 +154,28 @@ def _target(last: Launch, row: Row) -> int:
     return 0 if row.kind is K.CONTINUE else last.target
 
 
-def _poisoned(launches: Sequence[Launch]) -> bool:
-    if len(launches) < 2:
-        return False
-    one, two = launches[-2], launches[-1]
-    return (
-        one.failure is not None
-        and two.failure is not None
-        and one.failure.failure_class == two.failure.failure_class
-        and one.failure.cause == two.failure.cause
-        and one.last_step == two.last_step
+def _that_cost(launches: Sequence[Launch]) -> list[Launch]:
+    """Without those that spent no attempt."""
+    return [x for x in launches if not x.failure or x.failure.failure_class not in WITHOUT_ATTEMPT]
+
+
+def backed_off(launches: Sequence[Launch]) -> float:
+    """Seconds that Backoff has waited for quota, capacity or the API, by the decisions made."""
+    return sum(
+        x.decision.wait_seconds
+        for x in launches
+        if x.decision and not x.decision.spends_attempt and x.decision.kind is not K.WAIT
     )
+
+
+def _poisoned(launches: Sequence[Launch]) -> bool:
+    """Addresses, process ids and ranks differ between two deaths of the same cause."""
+    causes = [
+        (x.failure.failure_class, _VARYING.sub("#", x.failure.cause), x.last_step)
+        for x in _that_cost(launches)[-2:]
+        if x.failure
+    ]
+    return len(causes) == 2 and causes[0] == causes[1]
 
 
 def _backoff(
@@ -164,10 +184,9 @@ def _backoff(
     """Full jitter (whole seconds): none after an attempt that made progress."""
     if not row.backoff or (progressed and row.spends_attempt):
         return 0
-    ceiling = min(
-        spec.retry.backoff_cap_seconds, spec.retry.backoff_seconds * 2 ** min(repeats - 1, 16)
-    )
-    return round(draw() * ceiling)
+    doubled = spec.retry.backoff_seconds * 2.0 ** min(max(repeats, 1) - 1, 16)
+    ceiling = min(spec.retry.backoff_cap_seconds, doubled)
+    return int(draw() * (math.floor(ceiling) + 1))
 
 
 def _give_up(reason: str) -> Decision:

@@ -60,9 +60,10 @@ def observe(
 ) -> Seen:
     """Fold what the service and the trainer say now into what was known.
 
-    The trainer's own phases count only while the service says Training: an unknown secondary status
-    changes nothing. Log times are used, not the time of the look, so a watchdog that was away for an hour
-    judges as if it had been there.
+    The trainer's own phases count only while the service says Training, and only those it printed
+    since: after a restart by the service the log still holds what was said before. An unknown
+    secondary status changes nothing by itself. Log times are used, not the time of the look, so a
+    watchdog that was away for an hour judges as if it had been there.
     """
     service = _SECONDARY.get(secondary_status)
     if service is not None:
@@ -70,11 +71,22 @@ def observe(
         state = seen.model_copy(update={"phase": service, "phase_since_epoch": since})
         restarted = service in _BEFORE_TRAINING
         return state.model_copy(update={"progress_epoch": None}) if restarted else state
-    if secondary_status == "Training" and (seen.phase in _BEFORE_TRAINING or seen.phase is None):
-        seen = seen.model_copy(update={"phase": Phase.WARMUP, "phase_since_epoch": status_since})
+    training_since = status_since if secondary_status == "Training" else 0.0
+    if training_since and _begins(seen, training_since):
+        seen = seen.model_copy(update={
+            "phase": Phase.WARMUP, "phase_since_epoch": training_since, "progress_epoch": None,
+        })
     for line in lines:
-        seen = _fold(seen, line)
+        if line.time_epoch >= training_since:
+            seen = _fold(seen, line)
     return seen
+
+
+def _begins(seen: Seen, training_since: float) -> bool:
+    """Training is new: also where the service restarted the job while no one looked."""
+    if seen.phase is None or seen.phase in _BEFORE_TRAINING:
+        return True
+    return seen.phase_since_epoch is None or seen.phase_since_epoch < training_since
 
 
 def _fold(seen: Seen, line: Line) -> Seen:
@@ -102,8 +114,8 @@ def judge(watch: Watch, status: str, seen: Seen, now: float) -> Verdict:
     """In budget, out of it, or over."""
     if status in TERMINAL_JOB_STATUSES:
         return Verdict(terminal=True)
-    if seen.phase is None or seen.phase_since_epoch is None or seen.phase is Phase.STOPPING:
-        return Verdict()
+    if status == "Stopping" or seen.phase is None or seen.phase_since_epoch is None:
+        return Verdict()  # a stop that was asked for cannot be hurried
     spent = now - seen.phase_since_epoch
     budget: int = getattr(watch, seen.phase.value)
     if spent <= budget:

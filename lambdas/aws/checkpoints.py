@@ -30,7 +30,7 @@ class Checkpoints:
         self._client = client
 
     def newest(self, uri: str) -> Committed | None:
-        """The newest committed checkpoint below a run's prefix. Contents are the trainer's to verify."""
+        """The newest committed checkpoint below a run's prefix. The trainer verifies contents."""
         bucket, prefix = split(uri)
         names = [
             name

@@ -93,26 +93,27 @@ class Jobs:
                 raise
 
     def settle(self, launch: Launch, job: Job) -> bool:
-        """If the job has ended: record the outcome once, answer the token. Safe to run any number of
-        times, by any handler, in any order; every part of it is repeated until it is done."""
+        """If the job has ended: record the outcome once, answer the token. Safe to run any number
+        of times, by any handler, in any order. The watchdog looks until all of it is done."""
         if not job.terminal:
             return False
-        self._store.update(launch, outcome=job.outcome, absent=["outcome"], active=False)
+        self._store.update(launch, outcome=job.outcome, absent=["outcome"])
         # Read again: a later invocation of LaunchAttempt may have stored a newer token.
         launch = self._store.launch(launch.run_id, launch.launch)
-        if launch.task_token is None:
-            return True
+        if launch.task_token is not None:
+            self._answer(launch, launch.task_token, job)
+        self._store.update(launch, active=False)
+        return True
+
+    def _answer(self, launch: Launch, token: str, job: Job) -> None:
         if job.status == "Completed":
             step = Step(
                 run_id=launch.run_id, execution_arn=launch.execution_arn, launch=launch.launch
             )
-            self._machine.succeed(launch.task_token, step.to(State.VERIFY_OUTCOME))
+            self._machine.succeed(token, step.to(State.VERIFY_OUTCOME))
         else:
-            self._machine.fail(
-                launch.task_token, f"Job{job.status}",
-                job.outcome.failure_reason or job.secondary_status,
-            )
-        return True
+            cause = job.outcome.failure_reason or job.secondary_status
+            self._machine.fail(token, f"Job{job.status}", cause)
 
     def end_warm_pool(self, name: str) -> bool:
         """Stop paying for kept machines. False when no pool was kept for this job."""

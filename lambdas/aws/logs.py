@@ -1,5 +1,6 @@
 """A job's log lines in CloudWatch Logs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -11,15 +12,15 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 PROGRESS_PATTERN = '"everstep"'
 TAIL_LINES = 200
 MAX_STREAMS = 64
-"""A failing job of thousands of hosts: the hosts that wrote last are read, not all of them."""
+"""Of a job of thousands of hosts not all are read: the failure file says which rank began."""
 
 
 class JobLogs:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def progress(self, job: str, since_epoch: float) -> list[Line]:
-        """Progress lines of any host after a time, oldest first."""
+    def progress(self, job: str, since_epoch: float) -> Iterator[Line]:
+        """Progress lines of any host after a time, oldest first. Read when first asked for."""
         try:
             pages = self._client.get_paginator("filter_log_events").paginate(
                 logGroupName=GROUP, logStreamNamePrefix=f"{job}/", filterPattern=PROGRESS_PATTERN,
@@ -28,16 +29,19 @@ class JobLogs:
             events = [event for page in pages for event in page["events"]]
         except ClientError as error:
             if _is_missing(error):
-                return []
+                return
             raise
-        return [Line(e["timestamp"] / 1000, e["message"]) for e in events]
+        lines = (Line(e["timestamp"] / 1000, e["message"]) for e in events)
+        yield from sorted(lines, key=lambda line: line.time_epoch)
 
     def tail(self, job: str) -> list[LogLine]:
         """The last lines of each host, in order of time."""
         try:
-            streams = self._client.describe_log_streams(
-                logGroupName=GROUP, logStreamNamePrefix=f"{job}/", limit=50
-            )["logStreams"][:MAX_STREAMS]
+            pages = self._client.get_paginator("describe_log_streams").paginate(
+                logGroupName=GROUP, logStreamNamePrefix=f"{job}/",
+                PaginationConfig={"MaxItems": MAX_STREAMS},
+            )
+            streams = [stream for page in pages for stream in page["logStreams"]]
         except ClientError as error:
             if _is_missing(error):
                 return []
@@ -50,7 +54,8 @@ class JobLogs:
                 logGroupName=GROUP, logStreamName=name, limit=TAIL_LINES, startFromHead=False
             )["events"]
             lines += [
-                LogLine(time_epoch=e["timestamp"] / 1000, host=host, text=e["message"]) for e in events
+                LogLine(time_epoch=e["timestamp"] / 1000, host=host, text=e["message"])
+                for e in events
             ]
         return sorted(lines, key=lambda line: line.time_epoch)
 

@@ -11,7 +11,7 @@ _FIELDS = ("phase", "phase_since_epoch", "last_step", "first_step_epoch", "progr
 def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     """Safe to run from two handlers at once: what both read from the log is the same."""
     known = Seen(**{name: getattr(launch, name) for name in _FIELDS})
-    since = launch.progress_epoch or launch.planned_epoch
+    since = launch.progress_epoch or job.secondary_since
     lines = services.logs.progress(launch.job_name, since)
     seen = observe(known, job.secondary_status, job.secondary_since, lines)
     if seen != known:

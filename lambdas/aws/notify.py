@@ -8,6 +8,8 @@ from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
 
 SUBJECT_LENGTH = 100
+HISTORY_LINES = 40
+"""A message holds 256 KiB, the cause of an execution 32."""
 
 
 class Notifier:
@@ -31,8 +33,11 @@ class Notifier:
 
 
 def history(launches: list[Launch]) -> list[str]:
-    """One line a launch."""
+    """One line a launch; of a long history the first and the last ones."""
     lines = []
+    if len(launches) > HISTORY_LINES:
+        head, tail = launches[:5], launches[5 - HISTORY_LINES:]
+        return [*history(head), f"       … {len(launches) - HISTORY_LINES} more …", *history(tail)]
     for x in launches:
         steps = f"steps {x.resume_step}–{x.last_step}" if x.last_step is not None else "no step"
         end = f"{x.failure.failure_class}: {x.failure.cause}" if x.failure else "completed"

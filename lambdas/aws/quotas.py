@@ -35,7 +35,7 @@ class Quotas:
             Resource="TrainingJob",
             SearchExpression={
                 "Filters": [
-                    {"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}
+                    {"Name": "TrainingJobStatus", "Operator": "In", "Value": "InProgress,Stopping"}
                 ]
             },
         )
@@ -48,4 +48,5 @@ class Quotas:
             )
             for job in jobs
             if job["ResourceConfig"].get("InstanceType")
+            and not job["ResourceConfig"].get("TrainingPlanArn")
         ])

@@ -25,7 +25,9 @@ from lambdas.aws.store import Store
 logger = Logger(service="everstep")
 
 # Adaptive: a throttled control plane slows down instead of failing a run.
-_CONFIG = Config(retries={"mode": "adaptive", "max_attempts": 6}, connect_timeout=5, read_timeout=20)
+_CONFIG = Config(
+    retries={"mode": "adaptive", "max_attempts": 6}, connect_timeout=5, read_timeout=20
+)
 
 
 class Services:
@@ -78,7 +80,8 @@ def services() -> Services:
     if _services is None:
         session = boto3.session.Session()
         _services = Services(
-            ControlEnv.parse(os.environ), lambda name: session.client(name, config=_CONFIG)
+            ControlEnv.parse(os.environ),
+            lambda name: session.client(name, config=_CONFIG),  # type: ignore[call-overload]
         )
     return _services
 

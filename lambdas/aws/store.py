@@ -60,7 +60,7 @@ class Store:
         return [from_item(Launch, _plain(i)) for page in pages for i in page["Items"]]
 
     def active(self, kind: Literal["launch", "waiting"]) -> Iterator[tuple[str, str]]:
-        """(run id, item) of what may change by itself. The index lags a little: read the row again."""
+        """(run id, item) of what may change by itself. The index lags: read the row again."""
         pages = self._client.get_paginator("query").paginate(
             TableName=self._table, IndexName=ACTIVE_INDEX,
             KeyConditionExpression="active = :a",
@@ -90,7 +90,7 @@ class Store:
         **changes: Any,
     ) -> bool:
         """Set fields (None removes), if the row still fits: ``absent`` fields are unset, ``equal``
-        ones have these values. ``active`` puts the row into the watchdog's index, or takes it out."""
+        ones have these values. ``active`` puts the row into the watchdog's index, or out of it."""
         kind = type(record)
         gone = {*remove, *(n for n, v in changes.items() if v is None)}
         values = encode(record.model_copy(update=changes), set(changes) - gone)

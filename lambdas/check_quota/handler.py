@@ -16,7 +16,9 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         return step.to(State.PLAN_ATTEMPT)
     left = seconds_left(run, services.clock())
     if verdict.room is Room.WAIT and left > 0:
-        return step.to(State.WAIT_FOR_ROOM, wait_seconds=left, message=verdict.reason)
+        return step.to(
+            State.WAIT_FOR_ROOM, wait_seconds=left, hold_seconds=0, message=verdict.reason
+        )
     waited = "" if verdict.room is Room.NEVER else "the wait's deadline has passed: "
     failure = Failure(
         failure_class=FailureClass.QUOTA, action=Action.DO_NOT_RETRY,

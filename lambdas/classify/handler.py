@@ -1,5 +1,6 @@
 """Classify: gather what is known of an attempt that ended, ask the policy, remember the answer."""
 
+import json
 from typing import Any
 
 from everstep.contracts.payloads import FailedStep, State
@@ -7,6 +8,7 @@ from everstep.contracts.progress import parse_line
 from everstep.contracts.records import Launch, Outcome
 from everstep.policy.classify import Evidence, classify
 from everstep.policy.job_request import checkpoint_uri, output_uri
+from everstep.policy.redact import redact
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.services import Services, state_handler
 
@@ -45,9 +47,21 @@ def _outcome(step: FailedStep, launch: Launch, services: Services) -> Outcome | 
     """None while the job still runs: the state failed, the job did not."""
     job = services.jobs.describe(launch.job_name)
     if job is None:
-        cause = step.error.Cause if step.error else ""
-        return Outcome(status=NOT_CREATED, secondary_status="", failure_reason=cause)
+        return Outcome(
+            status=NOT_CREATED, secondary_status="", failure_reason=redact(_said(step)[:1024])
+        )
     return job.outcome if job.terminal else None
+
+
+def _said(step: FailedStep) -> str:
+    """``Error: message``, as SageMaker writes its own reasons. A handler's cause is JSON."""
+    if step.error is None:
+        return ""
+    try:
+        message = json.loads(step.error.Cause)["errorMessage"]
+    except (ValueError, TypeError, KeyError):
+        message = step.error.Cause
+    return f"{step.error.Error}: {message}"
 
 
 handler = state_handler(FailedStep, act)

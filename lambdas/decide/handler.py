@@ -1,4 +1,4 @@
-"""Decide: one table over class, history, progress and budget; the answer is remembered, then followed."""
+"""Decide: one table over class, history, progress, budget; the answer is stored, then followed."""
 
 from typing import Any
 
@@ -25,7 +25,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if decision.kind is DecisionKind.WAIT:
         cause = launch.failure.cause if launch.failure else decision.reason
         return step.to(
-            State.WAIT_FOR_ROOM, wait_seconds=max(1, seconds_left(run, services.clock())), message=cause
+            State.WAIT_FOR_ROOM, wait_seconds=max(1, seconds_left(run, services.clock())),
+            hold_seconds=decision.wait_seconds, message=cause,
         )
     if decision.wait_seconds:
         return step.to(State.BACKOFF, wait_seconds=decision.wait_seconds)
@@ -44,8 +45,6 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
     decision = decide(run.spec, launch.failure, history, services.draw)
     if not services.store.update(launch, decision=decision, absent=["decision"]):
         return services.store.launch(run.run_id, launch.launch).decision or decision
-    if decision.wait_seconds and not decision.spends_attempt:
-        services.store.update(run, waited_seconds=run.waited_seconds + decision.wait_seconds)
     if decision.kind is not DecisionKind.GIVE_UP:
         kind = "wait" if decision.kind is DecisionKind.WAIT else "retry"
         services.notifier.send(run, kind, f"{decision.kind}: {decision.reason}", launches)

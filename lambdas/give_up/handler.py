@@ -1,4 +1,4 @@
-"""GiveUp: an answer, in words, raised so that the execution fails *here* and Redrive comes back here."""
+"""GiveUp: an answer, in words, raised so that the execution fails *here* and Redrive comes here."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""InspectAttempt: heartbeats stopped, so the watchdog is ill. The job may be well: look, and wait again."""
+"""InspectAttempt: no heartbeat, so the watchdog is ill. The job may be well: look, wait again."""
 
 from everstep.contracts.payloads import TokenStep
 from lambdas.aws.look import look

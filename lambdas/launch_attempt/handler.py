@@ -3,6 +3,7 @@
 from everstep.contracts.failures import StopReason
 from everstep.contracts.payloads import State, TokenStep
 from everstep.policy.job_request import job_request
+from lambdas.aws.jobs import NOT_CREATED, LaunchRefused
 from lambdas.aws.services import Services, state_handler
 
 
@@ -29,7 +30,11 @@ def act(step: TokenStep, services: Services) -> None:
     store.update(launch, task_token=step.task_token)
     if launch.outcome is None:
         jobs.create(launch, job_request(store.run(step.run_id), launch))
-        store.update(launch, created=True)
+        if not store.update(launch, created=True, absent=["outcome"]):
+            # Written off in between by someone who saw no job: there is one, and it costs money.
+            store.update(launch, created=True, outcome=None, active=True)
+    elif launch.outcome.status == NOT_CREATED:
+        raise LaunchRefused(launch.outcome.failure_reason)  # as an earlier invocation found
     job = jobs.describe(launch.job_name)
     if job is not None:
         jobs.settle(launch, job)

@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
 
 from everstep.contracts.events import UNHAPPY_EXECUTION_STATUSES, ExecutionEvent
 from everstep.contracts.failures import StopReason

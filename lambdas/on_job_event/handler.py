@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
 
 from everstep.contracts.events import TERMINAL_JOB_STATUSES, JobEvent
 from everstep.contracts.records import parse_job_name

@@ -7,6 +7,7 @@ from everstep.contracts.records import Launch, Run, RunStatus, job_name
 from everstep.contracts.run_spec import Target
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.quota import Room, judge, needs_of
+from lambdas.aws.room import end_wait
 from lambdas.aws.services import Services, state_handler
 
 
@@ -27,10 +28,11 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         planned_epoch=services.clock(),
     )
     services.store.put_new(launch)
-    services.store.update(
-        run, status=RunStatus.RUNNING, failure=None, waiting=None, active=False
+    end_wait(run, services.store, services.clock())
+    services.store.update(run, status=RunStatus.RUNNING, failure=None)
+    return step.to(
+        State.LAUNCH_ATTEMPT, launch=number, heartbeat_seconds=services.env.heartbeat_seconds
     )
-    return step.to(State.LAUNCH_ATTEMPT, launch=number)
 
 
 def _with_room(run: Run, wish: int, services: Services) -> int:
@@ -47,7 +49,7 @@ def _with_room(run: Run, wish: int, services: Services) -> int:
 
 
 def _subnet(run: Run, target: Target) -> str | None:
-    """One zone, always: EFA does not cross zones, and CreateTrainingJob takes no placement group."""
+    """One zone: EFA does not cross zones, and CreateTrainingJob takes no placement group."""
     subnets = run.team.subnets
     if not subnets:
         return None

@@ -1,27 +1,27 @@
 """ValidateSpec: every problem at once, or the run's row."""
 
-import json
+from collections.abc import Iterator
 from typing import Any
 
-from everstep.contracts.check import check_spec, resolve_model
+from everstep.contracts.check import check_spec
 from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import Problem, describe
 from everstep.contracts.records import Run, RunStatus
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
+from lambdas.aws.intake import dataset_problems, read_spec
 from lambdas.aws.services import Services, state_handler
-
-POINTER = "spec"
 
 
 def act(start: Start, services: Services) -> dict[str, Any]:
-    raw, problems = _read(start, services)
+    raw, problems = read_spec(start, services.checkpoints)
     spec = None
     if not problems:
         spec, problems = check_spec(raw)
         problems += problem_of_run_id(start.execution_name)
     if spec is not None:
-        problems += _dataset(spec, start, services)
+        problems += dataset_problems(spec, start, services.checkpoints)
+        problems += _without_price(spec, services)
     step = Step(
         run_id=run_id_of(start.execution_name), execution_arn=start.execution_arn,
         heartbeat_seconds=services.env.heartbeat_seconds,
@@ -31,50 +31,16 @@ def act(start: Start, services: Services) -> dict[str, Any]:
     return _register(step, spec, start, services)
 
 
-def _read(start: Start, services: Services) -> tuple[Any, list[Problem]]:
-    """The spec itself, or what its pointer points at."""
-    given = start.input
-    if not (isinstance(given, dict) and set(given) == {POINTER} and isinstance(given[POINTER], str)):
-        return given, []
-    uri = given[POINTER]
-    allowed = (f"{start.team.data_uri}/", f"{start.team.output_uri}/")
-    hint = f"put it below {allowed[0]} or {allowed[1]}"
-    if not uri.startswith(allowed):
-        return None, [Problem(path=POINTER, value=uri, message="is not the team's", hint=hint)]
-    try:
-        raw = services.checkpoints.read_json(uri)
-    except json.JSONDecodeError as error:
-        return None, [Problem(path=POINTER, value=uri, message=f"is not JSON: {error}",
-                              hint="check it with `python -m json.tool`")]
-    if raw is None:
-        return None, [Problem(path=POINTER, value=uri, message="does not exist", hint=hint)]
-    return raw, []
-
-
-def _dataset(spec: RunSpec, start: Start, services: Services) -> list[Problem]:
-    """The dataset is there, and the model's vocabulary holds its tokens."""
-    uri = f"{start.team.data_uri}/{spec.data.prefix.strip('/')}/index.json"
-    if spec.data.mode == "fsx" and start.team.file_system_id is None:
-        return [Problem(path="data.mode", value="fsx", message="this stack has no file system",
-                        hint="enable fsx in the environment's config, or use file or fastfile")]
-    try:
-        index = services.checkpoints.read_json(uri)
-    except json.JSONDecodeError:
-        index = "not JSON"
-    if index is None:
-        return [Problem(path="data.prefix", value=spec.data.prefix, message=f"no dataset at {uri}",
-                        hint="upload one: `python -m trainer.prepare --help`")]
-    vocabulary = index.get("vocab_size") if isinstance(index, dict) else None
-    if not isinstance(vocabulary, int):
-        return [Problem(path="data.prefix", value=spec.data.prefix,
-                        message=f"{uri} is not a dataset index",
-                        hint="make one with `python -m trainer.prepare`")]
-    model = resolve_model(spec.model)
-    if vocabulary > model.vocab_size:
-        return [Problem(path="model.vocab_size", value=model.vocab_size,
-                        message=f"the dataset's tokens reach {vocabulary}",
-                        hint=f"set model.vocab_size to {vocabulary} or more")]
-    return []
+def _without_price(spec: RunSpec, services: Services) -> Iterator[Problem]:
+    """A limit in USD that could never be reached is refused, not ignored."""
+    types = {target.instance_type for target in spec.compute}
+    missing = sorted(types - services.env.prices_usd.keys())
+    if spec.budget.max_usd is not None and missing:
+        yield Problem(
+            path="budget.max_usd", value=spec.budget.max_usd,
+            message=f"no price is configured for {', '.join(missing)}",
+            hint="add it to prices_usd in the environment's config, or use budget.max_gpu_hours",
+        )
 
 
 def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> dict[str, Any]:
@@ -85,9 +51,11 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
     if services.store.put_new(run):
         return step.to(State.CHECK_QUOTA)
     known = services.store.run(step.run_id)
-    if known.execution_arn == start.execution_arn:
+    again = known.execution_arn == start.execution_arn
+    if again and known.status is not RunStatus.DONE:
         return step.to(State.CHECK_QUOTA)  # this handler ran before
-    if known.team.name != start.team.name or services.machine.is_running(known.execution_arn):
+    other_team = known.team.name != start.team.name
+    if again or other_team or services.machine.is_running(known.execution_arn):
         taken = Problem(path="execution name", value=start.execution_name,
                         message=f"run id is taken by {known.execution_arn}",
                         hint="choose another name")
@@ -96,8 +64,9 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
     launches = services.store.launches(step.run_id)
     last = launches[-1].launch if launches else 0
     services.store.update(
-        known, execution_arn=start.execution_arn, spec=spec, status=RunStatus.RUNNING,
-        attempts_reset_at_launch=last, redrive_count=0, failure=None,
+        known, execution_arn=start.execution_arn, team=start.team, spec=spec,
+        status=RunStatus.RUNNING, attempts_reset_at_launch=last, redrive_count=0, failure=None,
+        waiting=None, waited_seconds=0.0, active=False,
     )
     return step.to(State.CHECK_QUOTA, launch=last)
 

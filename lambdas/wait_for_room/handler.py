@@ -1,4 +1,4 @@
-"""WaitForRoom: leave the token where the watchdog finds it. However long it takes: two history events."""
+"""WaitForRoom: leave the token where the watchdog finds it. However long: two history events."""
 
 from everstep.contracts.payloads import TokenStep
 from everstep.contracts.records import RunStatus, Waiting
@@ -9,7 +9,9 @@ def act(step: TokenStep, services: Services) -> None:
     run = services.store.run(step.run_id)
     waiting = Waiting(
         reason=step.message or "no room", task_token=step.task_token,
-        since_epoch=run.waiting.since_epoch if run.waiting else services.clock(), step=step.model_dump(mode="json", exclude={"task_token"}),
+        since_epoch=run.waiting.since_epoch if run.waiting else services.clock(),
+        hold_seconds=step.hold_seconds,
+        step=step.model_dump(mode="json", exclude={"task_token", "hold_seconds"}),
     )
     services.store.update(run, waiting=waiting, status=RunStatus.WAITING, active=True)
     if run.waiting is None:

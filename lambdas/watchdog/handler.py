@@ -1,4 +1,4 @@
-"""watchdog: each minute, a look at whatever may still change by itself. One ill run never hides another."""
+"""watchdog: each minute, a look at what may still change by itself. One ill run hides no other."""
 
 from typing import Any
 
@@ -8,9 +8,8 @@ from everstep.contracts.records import Outcome, RunStatus, parse_launch_item
 from everstep.policy.quota import Room
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.look import look
-from lambdas.aws.room import room_for
+from lambdas.aws.room import end_wait, room_for
 from lambdas.aws.services import Services, logger, services
-
 
 MAKING_SECONDS = 600
 """Longer than any invocation of LaunchAttempt: after this no one makes a planned job any more."""
@@ -37,8 +36,6 @@ def act(services: Services) -> dict[str, int]:
 
 def _launch(run_id: str, item: str, services: Services) -> None:
     launch = services.store.launch(run_id, parse_launch_item(item))
-    if launch.outcome is not None:
-        return
     job = services.jobs.describe(launch.job_name)
     running = services.machine.is_running(launch.execution_arn)
     if job is None:
@@ -46,7 +43,10 @@ def _launch(run_id: str, item: str, services: Services) -> None:
         # it; unless the execution was stopped in between, and no one is left to make it.
         if not running and services.clock() - launch.planned_epoch > MAKING_SECONDS:
             never = Outcome(status=NOT_CREATED, secondary_status="")
-            services.store.update(launch, outcome=never, absent=["outcome"], active=False)
+            services.store.update(
+                launch, outcome=never, stop_reason=StopReason.EXECUTION_STOPPED,
+                absent=["outcome"], active=False,
+            )
         return
     if services.jobs.settle(launch, job):
         return
@@ -54,8 +54,9 @@ def _launch(run_id: str, item: str, services: Services) -> None:
         services.jobs.stop(launch, StopReason.EXECUTION_STOPPED, "its execution is not running")
         return
     verdict = look(services.store.run(run_id), launch, job, services)
-    if verdict.stop is not None:
-        services.jobs.stop(launch, verdict.stop, verdict.detail)
+    stop = launch.stop_reason or verdict.stop  # a reason without a stop: someone died in between
+    if stop is not None:
+        services.jobs.stop(launch, stop, verdict.detail)
     if launch.task_token is not None:
         # A stopping job is waited for too: nothing is launched before it is terminal.
         services.machine.heartbeat(launch.task_token)
@@ -66,16 +67,17 @@ def _waiting(run_id: str, item: str, services: Services) -> None:
     waiting = run.waiting
     if waiting is None:
         return
-    waited = services.clock() - waiting.since_epoch
-    if waited < run.spec.retry.backoff_seconds or room_for(run, services.quotas).room is not Room.GO:
+    now = services.clock()
+    if not services.machine.is_running(run.execution_arn):
+        end_wait(run, services.store, now, RunStatus.STOPPED)
+        return
+    held = max(waiting.hold_seconds, run.spec.retry.backoff_seconds)
+    if now - waiting.since_epoch < held or room_for(run, services.quotas).room is not Room.GO:
         return
     # Token first: a pass that dies in between wakes the run twice, never not at all.
     step = Step.model_validate(waiting.step)
     services.machine.succeed(waiting.task_token, step.to(State.PLAN_ATTEMPT, message=None))
-    services.store.update(
-        run, waiting=None, status=RunStatus.RUNNING, active=False,
-        waited_seconds=run.waited_seconds + waited,
-    )
+    end_wait(run, services.store, now)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:

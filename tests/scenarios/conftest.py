@@ -10,7 +10,7 @@ import pytest
 from emulator import service
 from emulator.control import Control
 from everstep.cli.local import MINUTE, populate
-from tests.scenarios.lab import Lab
+from tests.scenarios.lab import QUOTA, QUOTA_VALUE, Lab
 
 pytestmark = pytest.mark.scenario
 
@@ -22,7 +22,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     try:
         environ = {**os.environ, **endpoint.environment}
         cloud = populate(environ, endpoint.endpoint, work, print)
-        yield Lab(cloud, Control(endpoint.endpoint), environ, work)
+        control = Control(endpoint.endpoint)
+        control.quota(QUOTA, QUOTA_VALUE)
+        yield Lab(cloud, control, environ, work)
     finally:
         service.stop(work)
 
@@ -32,7 +34,7 @@ def no_faults_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A scenario's faults end with it."""
     yield
     if "lab" in request.fixturenames:
-        request.getfixturevalue("lab").control.reset()
+        request.getfixturevalue("lab").reset()
 
 
 @pytest.fixture(scope="session")

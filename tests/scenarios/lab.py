@@ -28,6 +28,9 @@ FOREIGN = {
     "stop": {"steps": 40, "max_runtime_hours": 1},
 }
 DEADLINE = 180.0
+QUOTA = "ml.m5.large for training job usage"
+QUOTA_VALUE = 4
+"""Set once: handlers keep quotas for a while. Every scenario needs two, one needs all four."""
 
 
 class Lab:
@@ -35,6 +38,12 @@ class Lab:
         self, cloud: Cloud, control: Control, environ: dict[str, str], work: Path
     ) -> None:
         self.cloud, self.control, self.environ, self.work = cloud, control, environ, work
+
+    def reset(self) -> None:
+        """No fault of this scenario reaches the next one."""
+        self.control.events("")
+        self.control.schedule(on=True)
+        assert self.control.status()["faults_left"] == {}
 
     def foreign(self, steps: int = 40, step_seconds: float = 0.05, **environment: str) -> dict[str, Any]:
         """A spec whose trainer is the torch-free foreign script."""

@@ -1,18 +1,36 @@
 """The launcher and its ranks as SageMaker sees them: files in, exit code and failure file out."""
 
+import contextlib
+import io
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from everstep.contracts.env import FailureFile, TrainerEnv
-from tests.trainer.harness import Launch, free_port, losses, of_kind, weights
+from tests.trainer.harness import (
+    ROOT,
+    SMALL,
+    Job,
+    Launch,
+    free_port,
+    losses,
+    of_kind,
+    progress,
+    weights,
+)
+from trainer.config import TrainerConfig
 from trainer.errors import ConfigError, DataError, DivergedError
 from trainer.failure import FailureRecorder, is_victim
-from trainer.host import Cluster, MlRoot
+from trainer.host import Cluster, MlRoot, Worker
 from trainer.prepare import write_dataset
+from trainer.train import Where, train
 
 
 @pytest.mark.parametrize("mode", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"])
@@ -34,17 +52,6 @@ QUIET = {"model__dropout": 0, "train__grad_clip": 0.1, "stop__steps": 6}
 @pytest.fixture(scope="module")
 def alone_curve(one_rank: None, dataset: Path, tmp_path_factory: pytest.TempPathFactory
                 ) -> list[tuple[float, float]]:
-    import contextlib
-    import io
-    import time
-
-    import torch
-
-    from tests.trainer.harness import SMALL, progress
-    from trainer.config import TrainerConfig
-    from trainer.host import Worker
-    from trainer.train import Where, train
-
     folder = tmp_path_factory.mktemp("alone")
     flat = SMALL | {k.replace("__", "."): str(v) for k, v in QUIET.items()}
     out = io.StringIO()
@@ -55,13 +62,34 @@ def alone_curve(one_rank: None, dataset: Path, tmp_path_factory: pytest.TempPath
     return [(s["loss"], s["grad_norm"]) for s in of_kind(progress(out.getvalue()), "step")]
 
 
+def test_sharding_modes_are_not_aliases(tmp_path: Path) -> None:
+    """Five groups (four blocks and the rest): their collectives, backward included."""
+    program = Path(__file__).with_name("count_collectives.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+         f"--master-port={free_port()}", str(program)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=90, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {row["layout"]: (row["counts"], row["share"]) for row in rows} == {
+        "FULL_SHARD 1x2": ({"allgather_base": 10, "reduce_scatter_base": 5}, 0.5),
+        "SHARD_GRAD_OP 1x2": ({"allgather_base": 5, "reduce_scatter_base": 5}, 0.5),
+        "NO_SHARD 2x1": ({"allreduce": 5}, 1.0),
+        "HYBRID_SHARD 1x2": (
+            {"allgather_base": 10, "reduce_scatter_base": 5, "allreduce": 5}, 0.5),
+        "HYBRID_SHARD 2x1": ({"allreduce": 5}, 1.0),
+    }
+
+
 def test_two_hosts_share_one_job_and_one_first_cause(
     launch: Launch, dataset: Path, tmp_path: Path
 ) -> None:
     hosts = ["algo-1", "algo-2"]
     where = {"EVERSTEP_MASTER_ADDR": "127.0.0.1", "EVERSTEP_RDZV_PORT": str(free_port())}
 
-    def start(number: int, **changes: object) -> list:  # type: ignore[type-arg]
+    def start(number: int, **changes: object) -> list[Job]:
         return [
             launch("hosts", ranks=1, number=number, ml=host, environment=where,
                    resource={"current_host": host, "hosts": hosts}, **changes)
@@ -85,6 +113,51 @@ def test_two_hosts_share_one_job_and_one_first_cause(
     for host in hosts:
         words = (tmp_path / "hosts" / host / "output/failure").read_text()
         assert words.startswith("signal: rank 1 was killed by SIGKILL (rank 1 on algo-2"), words
+
+
+def test_a_frozen_rank_becomes_an_error(launch: Launch, tmp_path: Path) -> None:
+    job = launch("frozen", stop__steps=100_000, environment={"EVERSTEP_COLLECTIVE_TIMEOUT": "3"})
+    job.wait_for(lambda line: line["everstep"] == "step")
+    ranks = job.ranks()
+    os.kill(ranks[1], signal.SIGSTOP)
+    assert job.wait(30) == 1
+    failure = _failure(tmp_path / "frozen/output/00001/failure.json")
+    assert failure.failure_class == "communication_hang"
+    assert failure.step
+
+
+def test_two_ranks_on_s3(launch: Launch, tmp_path: Path) -> None:
+    """Over a socket, as the emulator has it: one upload a node, manifest last, exact resume."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    port = free_port()
+    server = ThreadedMotoServer(port=port)
+    server.start()
+    try:
+        aws = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        boto3.client(
+            "s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1",
+            aws_access_key_id="testing", aws_secret_access_key="testing",
+        ).create_bucket(Bucket="runs")
+        on_s3 = aws | {
+            "EVERSTEP_CHECKPOINT_URI": "s3://runs/r/checkpoints",
+            "EVERSTEP_OUTPUT_URI": "s3://runs/r/output",
+        }
+        whole = launch("disk")
+        assert whole.wait() == 0, whole.text
+        first = launch("s3", environment=on_s3, stop__steps=12, checkpoint__every_steps=5)
+        first.wait_for(lambda line: line["everstep"] == "committed")
+        first.process.send_signal(signal.SIGTERM)
+        assert first.wait() == 0, first.text
+        second = launch("s3", number=2, environment=on_s3)
+        assert second.wait() == 0, second.text
+        assert losses(first.lines) | losses(second.lines) == losses(whole.lines)
+    finally:
+        server.stop()
 
 
 def test_a_raising_rank_leaves_its_traceback(launch: Launch, tmp_path: Path) -> None:
@@ -168,11 +241,6 @@ def test_cluster_from_sagemakers_file_variables_or_alone(tmp_path: Path) -> None
 
 def test_ranks_without_our_launcher(dataset: Path, tmp_path: Path) -> None:
     """The documented command for use alone: torchrun, a TOML file and ``--set``."""
-    import subprocess
-    import sys
-
-    from tests.trainer.harness import ROOT, SMALL, progress
-
     config = tmp_path / "run.toml"
     sections: dict[str, list[str]] = {}
     for key, value in SMALL.items():

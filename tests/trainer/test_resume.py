@@ -157,6 +157,11 @@ def test_a_finished_run_does_nothing(alone: Alone, tmp_path: Path) -> None:
     assert not list((tmp_path / "checkpoints").glob("*.00002"))
 
 
+def test_checkpoints_by_the_clock(alone: Alone) -> None:
+    lines = alone(checkpoint__every_steps="null", checkpoint__every_minutes=1e-6)
+    assert [line["step"] for line in of_kind(lines, "committed")] == list(range(1, 13))
+
+
 def test_deadline_saves_and_stops(alone: Alone) -> None:
     lines = alone(env={"max_runtime_seconds": 1}, stop__steps=100_000)
     assert lines[-1]["everstep"] == "stopped"

@@ -6,6 +6,7 @@ process group of their own: sharing training's would mix the two orders of colle
 thread dies with its process, so no orphan can commit; and its folder carries the launch number.
 """
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -72,7 +73,7 @@ class Saver:
         copies = copy_to_host(tensors)
         copies[rng_name(self._worker.rank)] = capture_rng()
         name = CheckpointName(step=loop.step, launch=self._launch)
-        self._start(Snapshot(name, copies, loop, final))
+        self._thread = self._start(Snapshot(name, copies, loop, final))
 
     def settle(self) -> bool:
         """Wait for the save in flight, if any. False where it failed (which was logged)."""
@@ -91,27 +92,26 @@ class Saver:
 
     def finish(self) -> None:
         """Make the last save durable, trying again; ``CheckpointError`` where that fails."""
-        if self._thread is not None and self._snapshot is not None:
-            self._report.phase(Phase.UPLOADING, self._snapshot.loop.step)
-        for _ in range(FINAL_TRIES):
-            if self._thread is None or self._snapshot is None or self._join_quietly():
-                return
-            self._start(self._snapshot)
-        if not self._join_quietly():
-            raise CheckpointError(
-                f"the last checkpoint could not be saved: {self._error}",
-                "see the log above; the run resumes from the last committed one",
-            )
-
-    def _join_quietly(self) -> bool:
-        if self._thread is not None:
+        snapshot = self._snapshot
+        if self._thread is None or snapshot is None:
+            return
+        self._report.phase(Phase.UPLOADING, snapshot.loop.step)
+        for left in reversed(range(FINAL_TRIES)):
             self._thread.join()
-        return self.settle()
+            if self.settle():
+                return
+            if left:
+                self._thread = self._start(snapshot)
+        raise CheckpointError(
+            f"the last checkpoint could not be saved: {self._error}",
+            "see the log above; the run resumes from the last committed one",
+        )
 
-    def _start(self, snapshot: Snapshot) -> None:
+    def _start(self, snapshot: Snapshot) -> Thread:
         self._snapshot, self._error = snapshot, None
-        self._thread = Thread(target=self._run, args=(snapshot,), name="save", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, args=(snapshot,), name="save", daemon=True)
+        thread.start()
+        return thread
 
     def _run(self, snapshot: Snapshot) -> None:
         began = time.monotonic()
@@ -137,11 +137,11 @@ class Saver:
         writer = HashingWriter(folder)
         save_tensors(snapshot.tensors, storage_writer=writer, process_group=self._group)
 
-        def loop_file() -> list[ManifestEntry]:
-            return [*writer.entries, *([_write_loop(folder, snapshot.loop)] if worker.rank == 0
-                                       else [])]
+        def finish() -> list[ManifestEntry]:
+            extra = [_write_loop(folder, snapshot.loop)] if worker.rank == 0 else []
+            return writer.entries + extra
 
-        written = self._together(loop_file)
+        written = self._together(finish)
         if in_place is None:
             first = worker.node * worker.local_world_size
             node = written[first : first + worker.local_world_size]
@@ -197,5 +197,8 @@ def fingerprint(loop: LoopState) -> str:
 
 def _write_loop(folder: Path, loop: LoopState) -> ManifestEntry:
     data = loop.model_dump_json(indent=1).encode()
-    (folder / LOOP_NAME).write_bytes(data)
+    with (folder / LOOP_NAME).open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     return ManifestEntry(path=LOOP_NAME, size=len(data), sha256=sha256(data).hexdigest())

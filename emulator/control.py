@@ -1,0 +1,131 @@
+"""A client of the control API, for tests and the demo."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+
+class ControlError(Exception):
+    """The emulator refused an order."""
+
+
+class Control:
+    """Faults and settings of one emulator, by its endpoint."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        # Never through a proxy: the address is this machine's.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def kill_host(self, job: str, host: str = "algo-1", at_step: int | None = None) -> None:
+        """Lose the machine under a host, now or once a step has been logged."""
+        self._post("kill_host", job=job, host=host, at_step=at_step)
+
+    def kill_process(
+        self, job: str, host: str = "algo-1", at_step: int | None = None, signal: int = 9
+    ) -> None:
+        """Signal a host's processes: to SageMaker the algorithm's own end (exit code 137)."""
+        self._post("kill_process", job=job, host=host, at_step=at_step, signal=signal)
+
+    def freeze_host(self, job: str, host: str | None = None, at_step: int | None = None) -> None:
+        """SIGSTOP one host, or all where none is named."""
+        self._post("freeze_host", job=job, host=host, at_step=at_step)
+
+    def thaw(self, job: str, host: str | None = None) -> None:
+        """SIGCONT what was frozen."""
+        self._post("thaw", job=job, host=host)
+
+    def interrupt_spot(
+        self, job: str, capacity_back: bool = True, at_step: int | None = None
+    ) -> None:
+        """Reclaim a spot job's machines; ``capacity_back``: the service starts it again."""
+        self._post("interrupt_spot", job=job, capacity_back=capacity_back, at_step=at_step)
+
+    def capacity(self, count: int = 1) -> None:
+        """The next jobs fail for lack of capacity."""
+        self._post("capacity", count=count)
+
+    def crash_lambda(self, function: str, times: int = 1) -> None:
+        """A function's process dies after its work, before its answer."""
+        self._post("crash_lambda", function=function, times=times)
+
+    def events(self, mode: str = "", count: int | None = None) -> None:
+        """``lose``, ``double``, ``triple`` or ``late`` job events; an empty mode resets."""
+        self._post("events", mode=mode, count=count)
+
+    def schedule(self, on: bool, name: str = "") -> None:
+        """Silence schedules, or one by a part of its rule's name."""
+        self._post("schedule", on=on, name=name)
+
+    def minute(self, seconds: float) -> None:
+        """How long a scheduled minute lasts."""
+        self._post("minute", seconds=seconds)
+
+    def settings(self, **seconds: float) -> None:
+        """``stop_seconds``, ``provision_seconds`` …: see ``emulator.training.settings``."""
+        self._post("settings", **seconds)
+
+    def quota(self, name: str, value: float) -> None:
+        """Apply a service quota."""
+        self._post("quota", name=name, value=value)
+
+    def s3_slowdown(self, count: int, who: str = "hosts") -> None:
+        """503 SlowDown for the next S3 requests of training hosts, or of ``any``."""
+        self._post("s3_slowdown", count=count, who=who)
+
+    def corrupt_object(self, bucket: str, key: str) -> int:
+        """Flip one bit of an object; returns the byte's position."""
+        return int(self._post("corrupt_object", bucket=bucket, key=key)["byte"])
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Live processes: ``pid``, ``kind`` (``lambda``, ``host``), ``name``."""
+        rows: list[dict[str, Any]] = self._get("processes")["processes"]
+        return rows
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Running jobs with their hosts' last steps."""
+        rows: list[dict[str, Any]] = self._get("jobs")["jobs"]
+        return rows
+
+    def functions(self) -> dict[str, dict[str, Any]]:
+        """Invocations, cold starts, errors, seconds and memory by function."""
+        rows: dict[str, dict[str, Any]] = self._get("functions")["functions"]
+        return rows
+
+    def status(self) -> dict[str, Any]:
+        """Running jobs, faults left, the minute's length."""
+        return self._get("status")
+
+    def idle(self) -> bool:
+        """Whether no job is running."""
+        return bool(self.status()["idle"])
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0, every: float = 0.05) -> Any:
+        """The first true value of ``condition``; ``TimeoutError`` after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {seconds:.0f} s: {condition}")
+            time.sleep(every)
+
+    def _get(self, name: str) -> dict[str, Any]:
+        return self._send(urllib.request.Request(f"{self.endpoint}/_everstep/{name}"))
+
+    def _post(self, order: str, /, **body: Any) -> dict[str, Any]:
+        data = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+        request = urllib.request.Request(f"{self.endpoint}/_everstep/{order}", data=data)
+        return self._send(request)
+
+    def _send(self, request: urllib.request.Request) -> dict[str, Any]:
+        try:
+            with self._opener.open(request, timeout=30) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise ControlError(error.read().decode()) from error
+        return answer

