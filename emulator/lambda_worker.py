@@ -100,7 +100,8 @@ def error_of(error: BaseException) -> dict[str, Any]:
         "errorMessage": str(error),
         "errorType": type(error).__name__,
         "requestId": "",
-        "stackTrace": traceback.format_tb(error.__traceback__),
+        # Without our own frame, as Lambda's runtime leaves out its.
+        "stackTrace": traceback.format_tb(error.__traceback__)[1:],
     }
 
 

@@ -98,7 +98,10 @@ def _patch_endings() -> None:
         interrupt(self)
 
     def guarded_event(self: Any, context: Any, event_type: Any, *args: Any, **kwargs: Any) -> int:
-        if self.__dict__.get("closed") and event_type not in _AFTER_STOP:
+        late = self.__dict__.get("closed") and event_type not in _AFTER_STOP
+        # A redriven execution goes on in its old history: it does not start again.
+        again = event_type == HistoryEventType.ExecutionStarted and self._history_event_list
+        if late or again:
             return int(context.last_published_event_id)
         return int(add_event(self, context, event_type, *args, **kwargs))
 

@@ -78,7 +78,9 @@ class Emulator:
         self.schedules.start()
         self.pollers.start()
         record = {"pid": os.getpid(), "port": self.world.port, "endpoint": self.world.endpoint}
-        (self.world.state / "emulator.json").write_text(json.dumps(record))
+        made = self.world.state / "emulator.json.part"
+        made.write_text(json.dumps(record))
+        made.rename(self.world.state / "emulator.json")
 
     def close(self) -> None:
         """End every process and the server."""

@@ -33,6 +33,9 @@ SERVICE_ERRORS = (
 )
 """The invocation's trouble, not the handler's answer. Handlers may be run twice."""
 
+NO_HEARTBEAT = ["States.HeartbeatTimeout", "States.Timeout"]
+"""Both names are used for it; these states have no time-out that could be meant instead."""
+
 FORMER_JOB = {
     "ErrorEquals": ["FormerJobRunning"],
     "IntervalSeconds": 2,
@@ -91,8 +94,8 @@ def definition(
             HeartbeatSeconds=_expression("$states.input.heartbeat_seconds"),
             Catch=[
                 # No heartbeat: the watchdog is ill, not the job. Look, and wait again.
-                _catch("States.HeartbeatTimeout", State.INSPECT_ATTEMPT, INPUT),
-                _catch("States.ALL", State.CLASSIFY, WITH_ERROR),
+                _catch(NO_HEARTBEAT, State.INSPECT_ATTEMPT, INPUT),
+                _catch(["States.ALL"], State.CLASSIFY, WITH_ERROR),
             ],
         )
 
@@ -119,7 +122,7 @@ def definition(
             State.WAIT_FOR_ROOM,
             TimeoutSeconds=wait_seconds,
             # Out of time: CheckQuota counts the wait, and refuses with the arithmetic.
-            Catch=[_catch("States.Timeout", State.CHECK_QUOTA, INPUT)],
+            Catch=[_catch(["States.Timeout"], State.CHECK_QUOTA, INPUT)],
         ),
         State.PLAN_ATTEMPT: task(State.PLAN_ATTEMPT, INPUT),
         State.LAUNCH_ATTEMPT: launch(State.LAUNCH_ATTEMPT),
@@ -162,5 +165,5 @@ def _retry() -> dict[str, Any]:
     }
 
 
-def _catch(error: str, state: State, output: str) -> dict[str, Any]:
-    return {"ErrorEquals": [error], "Output": output, "Next": state.value}
+def _catch(errors: list[str], state: State, output: str) -> dict[str, Any]:
+    return {"ErrorEquals": errors, "Output": output, "Next": state.value}

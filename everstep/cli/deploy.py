@@ -78,7 +78,7 @@ def deploy(environ: Mapping[str, str], work: Path, tell: Callable[[str], None]) 
     steps = (
         ("cdk bootstrap", ["bootstrap", "aws://123456789012/us-east-1", "--context", "env=local"]),
         ("cdk deploy --all", ["deploy", "--all", "--require-approval", "never",
-                              "--context", "env=local", "--concurrency", "3"]),
+                              "--context", "env=local"]),
     )
     for what, arguments in steps:
         tell(what)

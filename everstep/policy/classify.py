@@ -108,8 +108,8 @@ PREFIXES: tuple[Rule, ...] = (
 
 _LOUD = (
     r"ChildFailed|DistBackend|DistNetwork|DistStore|ProcessGroup|Connection|BrokenPipe|Timeout"
-    r"|Rendezvous|ExecuteUserScript|AlgorithmError|timed out|closed by peer|reset by peer"
-    r"|more than 1EB memory"
+    r"|Rendezvous|ExecuteUserScript|AlgorithmError|[Tt]imed out|closed by|reset by"
+    r"|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
 )
 _PYTHON = (
     rf"^(?!.*(?:{_LOUD}))\s*(?:\[[\w ]+\]:?\s*)*(?:[\w.]+\.)?"

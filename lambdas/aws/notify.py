@@ -3,9 +3,14 @@
 import json
 from typing import Any
 
+from aws_lambda_powertools import Logger
+from botocore.exceptions import BotoCoreError, ClientError
+
 from everstep.contracts.env import ControlEnv
 from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
+
+logger = Logger(service="everstep", child=True)
 
 SUBJECT_LENGTH = 100
 HISTORY_LINES = 40
@@ -17,7 +22,11 @@ class Notifier:
         self._client, self._env = client, env
 
     def send(self, run: Run, kind: str, text: str, launches: list[Launch]) -> None:
-        """Publish if the spec asked to hear of ``kind``; the body is for people, JSON last."""
+        """Publish if the spec asked to hear of ``kind``; the body is for people, JSON last.
+
+        Sent before the fact is stored, so that a handler that dies in between says it twice rather
+        than never. A topic that does not answer must not end a run: that is logged.
+        """
         if kind not in run.spec.notify.on:
             return
         spend = spend_of(launches, self._env.prices_usd)
@@ -25,11 +34,14 @@ class Notifier:
                  "attempts": sum(x.spent_attempt for x in launches), "gpu_hours": spend.gpu_hours}
         lines = [f"Run {run.run_id}: {text}", "", *history(launches), "", f"Spent: {spend}.",
                  f"Runbook: {self._env.runbook_url}", "", json.dumps(facts)]
-        self._client.publish(
-            TopicArn=self._env.topic_arn,
-            Subject=f"[Everstep] {run.run_id}: {kind.replace('_', ' ')}"[:SUBJECT_LENGTH],
-            Message="\n".join(lines),
-        )
+        try:
+            self._client.publish(
+                TopicArn=self._env.topic_arn,
+                Subject=f"[Everstep] {run.run_id}: {kind.replace('_', ' ')}"[:SUBJECT_LENGTH],
+                Message="\n".join(lines),
+            )
+        except (ClientError, BotoCoreError):
+            logger.exception("a message was not sent", run_id=run.run_id, kind=kind)
 
 
 def history(launches: list[Launch]) -> list[str]:

@@ -20,6 +20,9 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     outcome = launch.outcome or _outcome(step, launch, services)
     if outcome is None:
         return step.to(State.INSPECT_ATTEMPT)
+    if outcome.status == "Completed" and step.message is None:
+        # The state failed, and meanwhile the job completed: no one has looked at its result yet.
+        return step.to(State.VERIFY_OUTCOME)
     run = services.store.run(step.run_id)
     made = outcome.status != NOT_CREATED
     log = services.logs.tail(launch.job_name) if made else []

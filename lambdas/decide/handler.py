@@ -43,11 +43,10 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
         spend=spend_of(launches, services.env.prices_usd),
     )
     decision = decide(run.spec, launch.failure, history, services.draw)
+    if decision.kind not in (DecisionKind.GIVE_UP, DecisionKind.WAIT):
+        services.notifier.send(run, "retry", f"{decision.kind}: {decision.reason}", launches)
     if not services.store.update(launch, decision=decision, absent=["decision"]):
         return services.store.launch(run.run_id, launch.launch).decision or decision
-    if decision.kind is not DecisionKind.GIVE_UP:
-        kind = "wait" if decision.kind is DecisionKind.WAIT else "retry"
-        services.notifier.send(run, kind, f"{decision.kind}: {decision.reason}", launches)
     return decision
 
 

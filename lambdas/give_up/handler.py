@@ -14,7 +14,7 @@ _ENDED = (RunStatus.GAVE_UP, RunStatus.STOPPED)
 def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     run = services.store.run(step.run_id)
     launches = services.store.launches(step.run_id)
-    if run.status in _ENDED and step.redrive_count > run.redrive_count:
+    if _redriven(run, step):
         services.store.update(
             run, status=RunStatus.RUNNING, redrive_count=step.redrive_count,
             attempts_reset_at_launch=step.launch, failure=None, waiting=None, waited_seconds=0.0,
@@ -34,6 +34,18 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
         redrive_count=step.redrive_count, active=False,
     )
     raise _error(failure)("\n".join([text, "", *history(launches), "", "Redrive to go on."]))
+
+
+def _redriven(run: Run, step: GiveUpStep) -> bool:
+    """A person said: go on. Also where an earlier invocation heard it and died: nothing has
+    happened since."""
+    if run.status in _ENDED:
+        return step.redrive_count > run.redrive_count
+    return (
+        0 < step.redrive_count == run.redrive_count
+        and run.attempts_reset_at_launch == step.launch
+        and run.failure is None
+    )
 
 
 def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:

@@ -35,12 +35,12 @@ def act(event: ExecutionEvent, services: Services) -> bool:
         return bool(launches)
     stopped = detail.status == "ABORTED"
     note = f"execution {detail.status} outside of GiveUp"
+    if not stopped:
+        services.notifier.send(run, "give_up", note, launches)
     services.store.update(
         run, status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP, note=note,
         waiting=None, active=False,
     )
-    if not stopped:
-        services.notifier.send(run, "give_up", note, launches)
     return True
 
 

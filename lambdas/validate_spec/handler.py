@@ -51,9 +51,11 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
     if services.store.put_new(run):
         return step.to(State.CHECK_QUOTA)
     known = services.store.run(step.run_id)
+    launches = services.store.launches(step.run_id)
+    last = launches[-1].launch if launches else 0
     again = known.execution_arn == start.execution_arn
     if again and known.status is not RunStatus.DONE:
-        return step.to(State.CHECK_QUOTA)  # this handler ran before
+        return step.to(State.CHECK_QUOTA, launch=last)  # this handler ran before
     other_team = known.team.name != start.team.name
     if again or other_team or services.machine.is_running(known.execution_arn):
         taken = Problem(path="execution name", value=start.execution_name,
@@ -61,8 +63,6 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
                         hint="choose another name")
         return step.to(State.REFUSE_SPEC, message=describe([taken]))
     # A continuation: the same run under a new execution.
-    launches = services.store.launches(step.run_id)
-    last = launches[-1].launch if launches else 0
     services.store.update(
         known, execution_arn=start.execution_arn, team=start.team, spec=spec,
         status=RunStatus.RUNNING, attempts_reset_at_launch=last, redrive_count=0, failure=None,

@@ -13,9 +13,9 @@ def act(step: TokenStep, services: Services) -> None:
         hold_seconds=step.hold_seconds,
         step=step.model_dump(mode="json", exclude={"task_token", "hold_seconds"}),
     )
-    services.store.update(run, waiting=waiting, status=RunStatus.WAITING, active=True)
     if run.waiting is None:
         services.notifier.send(run, "wait", f"waits: {waiting.reason}", [])
+    services.store.update(run, waiting=waiting, status=RunStatus.WAITING, active=True)
 
 
 handler = state_handler(TokenStep, act)

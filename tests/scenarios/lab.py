@@ -11,6 +11,7 @@ from typing import Any
 
 from emulator.control import Control
 from everstep.cli.cloud import Cloud
+from everstep.cli.errors import CliError
 from everstep.cli.view import RunView
 from everstep.contracts.manifest import CheckpointName
 from everstep.contracts.records import Launch, job_name
@@ -90,6 +91,13 @@ class Lab:
             f"step {step} of launch {launch} of {run_id}",
         ))
 
+    def status_of(self, run_id: str) -> str | None:
+        """None until ValidateSpec has accepted it."""
+        try:
+            return str(self.cloud.run(run_id).status)
+        except CliError:
+            return None
+
     def view(self, run_id: str) -> RunView:
         return RunView.load(self.cloud, run_id)
 
@@ -132,7 +140,7 @@ class Lab:
             cwd=ROOT, env=self.environ, capture_output=True, text=True, check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return str(json.loads(done.stdout.splitlines()[-1])["digest"])
+        return str(json.loads(done.stdout.splitlines()[-1])["weights_sha256"])
 
     def object(self, uri: str) -> str:
         bucket, _, key = uri.removeprefix("s3://").partition("/")

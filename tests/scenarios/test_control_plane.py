@@ -69,7 +69,7 @@ def test_stop_execution_leaves_no_job_and_redrive_goes_on(lab: Lab) -> None:
     lab.at_step("stopped", 1, 12)
     lab.aws("stepfunctions", "stop-execution", "--execution-arn", arn)
     lab.until(lambda: lab.job("stopped", 1)["TrainingJobStatus"] == "Stopped", "a stopped job")
-    lab.until(lambda: lab.cloud.run("stopped").status == "stopped", "the run's row")
+    lab.until(lambda: lab.status_of("stopped") == "stopped", "the run's row")
     assert lab.execution(arn)["status"] == "ABORTED"
     assert not [p for p in lab.control.processes() if job_name("stopped", 1) in p["name"]]
 
@@ -115,7 +115,7 @@ def test_a_run_waits_for_quota_on_one_state(lab: Lab) -> None:
     spec = lab.foreign(steps=10)
     spec["compute"][0]["nodes"] = 4
     waiter = lab.start("waiter", spec)
-    lab.until(lambda: lab.cloud.run("waiter").status == "waiting", "the second run waits")
+    lab.until(lambda: lab.status_of("waiter") == "waiting", "the second run waits")
     assert lab.jobs_of("waiter") == []
     assert lab.end(holder)["status"] == "SUCCEEDED"
     assert lab.end(waiter)["status"] == "SUCCEEDED"

@@ -1,9 +1,5 @@
 """A tiny dataset, a trainer in this process (one gloo rank), and real launches of several ranks."""
 
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from everstep.contracts.env import TrainerEnv
-from tests.trainer.harness import ROOT, SMALL, VOCAB, Alone, Job, Launch, Lines, free_port, progress
+from tests.trainer.harness import SMALL, VOCAB, Alone, Job, Launch, Lines, progress, start_job
 from trainer.config import TrainerConfig
 from trainer.host import Worker
 from trainer.prepare import write_dataset
@@ -63,33 +59,11 @@ def alone(
 
 @pytest.fixture
 def launch(dataset: Path, tmp_path: Path) -> Iterator[Launch]:
-    """``launch(name, ranks=2, hosts=…, **hyperparameters)``: SageMaker's layout, real processes."""
+    """``launch(name, ranks=2, **hyperparameters)``: ``start_job`` below this test's folder."""
     jobs: list[Job] = []
 
-    def start(
-        name: str, ranks: int = 2, number: int = 1, environment: dict[str, str] | None = None,
-        resource: dict[str, Any] | None = None, ml: str = "ml", **changes: Any,
-    ) -> Job:
-        flat = SMALL | {"data.path": str(dataset)}
-        flat |= {k.replace("__", "."): str(v) for k, v in changes.items()}
-        base = tmp_path / name
-        config = base / ml / "input" / "config"
-        config.mkdir(parents=True, exist_ok=True)
-        (config / "hyperparameters.json").write_text(json.dumps(flat))
-        if resource:
-            (config / "resourceconfig.json").write_text(json.dumps(resource))
-        given = {
-            "EVERSTEP_ML_ROOT": str(base / ml), "EVERSTEP_RANKS_PER_NODE": str(ranks),
-            "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"), "EVERSTEP_LAUNCH": str(number),
-            "EVERSTEP_OUTPUT_URI": str(base / "output"),
-            "EVERSTEP_RDZV_PORT": str(free_port()), "PYTHONPATH": str(ROOT),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "trainer.launch"], cwd=base, text=True,
-            env={**os.environ, **given, **(environment or {})},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        jobs.append(Job(process))
+    def start(name: str, **more: Any) -> Job:
+        jobs.append(start_job(tmp_path / name, dataset, **more))
         return jobs[-1]
 
     yield start

@@ -1,8 +1,10 @@
 """What trainer tests share: tiny settings, progress lines, a launcher that runs, digests."""
 
 import json
+import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -84,6 +86,32 @@ class Job:
 
 
 Launch = Callable[..., Job]
+
+
+def start_job(
+    base: Path, dataset: Path, ranks: int = 2, number: int = 1,
+    environment: dict[str, str] | None = None, resource: dict[str, Any] | None = None,
+    ml: str = "ml", **changes: Any,
+) -> Job:
+    """One host's launcher with SageMaker's layout below ``base``; the caller ends it."""
+    flat = SMALL | {"data.path": str(dataset)}
+    flat |= {k.replace("__", "."): str(v) for k, v in changes.items()}
+    config = base / ml / "input" / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "hyperparameters.json").write_text(json.dumps(flat))
+    if resource:
+        (config / "resourceconfig.json").write_text(json.dumps(resource))
+    given = {
+        "EVERSTEP_ML_ROOT": str(base / ml), "EVERSTEP_RANKS_PER_NODE": str(ranks),
+        "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"), "EVERSTEP_LAUNCH": str(number),
+        "EVERSTEP_OUTPUT_URI": str(base / "output"), "TMPDIR": str(base),
+        "EVERSTEP_RDZV_PORT": str(free_port()), "PYTHONPATH": str(ROOT),
+    }
+    return Job(subprocess.Popen(
+        [sys.executable, "-m", "trainer.launch"], cwd=base, text=True,
+        env={**os.environ, **given, **(environment or {})},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ))
 
 
 def free_port() -> int:

@@ -12,20 +12,31 @@ import pytest
 from torch import Tensor
 
 from everstep.contracts.manifest import MANIFEST_NAME
-from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, weights
+from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, start_job, weights
 from trainer.errors import ConfigError
 
 # steps long enough that a kill from outside lands before the last one
 SLOW = {"train__sequence_length": 128, "train__global_batch": 32, "model__dim": 64}
 
 
+@pytest.fixture(scope="module")
+def unbroken(
+    dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> "Unbroken":
+    """Losses by step, and digests, of the run that nothing happens to."""
+    base = tmp_path_factory.mktemp("unbroken")
+    job = start_job(base, dataset, **SLOW)
+    assert job.wait() == 0, job.text
+    return losses(job.lines), weights(base / "checkpoints")
+
+
+Unbroken = tuple[dict[int, float], dict[str, Any]]
+
+
 @pytest.mark.parametrize("victim", ["launcher", "rank 1"])
 def test_killed_from_outside_and_resumed_is_bit_equal(
-    launch: Launch, tmp_path: Path, victim: str
+    launch: Launch, tmp_path: Path, unbroken: Unbroken, victim: str
 ) -> None:
-    unbroken = launch("unbroken", **SLOW)
-    assert unbroken.wait() == 0, unbroken.text
-
     broken = launch("broken", **SLOW)
     broken.wait_for(lambda line: line["everstep"] == "committed")
     ranks = broken.ranks()
@@ -39,19 +50,17 @@ def test_killed_from_outside_and_resumed_is_bit_equal(
     assert resumed.wait() == 0, resumed.text
     start = of_kind(resumed.lines, "resume")[0]["step"]
     assert start >= 3
-    expected = {step: loss for step, loss in losses(unbroken.lines).items() if step > start}
+    expected = {step: loss for step, loss in unbroken[0].items() if step > start}
     assert losses(resumed.lines) == expected
-    ours = weights(tmp_path / "broken/checkpoints")
-    theirs = weights(tmp_path / "unbroken/checkpoints")
+    ours, theirs = weights(tmp_path / "broken/checkpoints"), unbroken[1]
     assert ours["weights_sha256"] == theirs["weights_sha256"]
     assert ours["optimizer_sha256"] == theirs["optimizer_sha256"]
     assert (ours["step"], ours["final"], ours["tokens"]) == (12, True, 12 * 32 * 128)
 
 
-def test_sigterm_saves_and_the_next_launch_goes_on(launch: Launch, tmp_path: Path) -> None:
-    whole = launch("whole", **SLOW)
-    assert whole.wait() == 0, whole.text
-
+def test_sigterm_saves_and_the_next_launch_goes_on(
+    launch: Launch, tmp_path: Path, unbroken: Unbroken
+) -> None:
     first = launch("stopped", **SLOW, checkpoint__every_steps=1000)
     first.wait_for(lambda line: line["everstep"] == "step" and line["step"] == 2)
     first.process.send_signal(signal.SIGTERM)
@@ -62,10 +71,9 @@ def test_sigterm_saves_and_the_next_launch_goes_on(launch: Launch, tmp_path: Pat
 
     second = launch("stopped", number=2, **SLOW, checkpoint__every_steps=1000)
     assert second.wait() == 0, second.text
-    assert losses(first.lines) | losses(second.lines) == losses(whole.lines)
-    assert weights(tmp_path / "stopped/checkpoints")["weights_sha256"] == (
-        weights(tmp_path / "whole/checkpoints")["weights_sha256"]
-    )
+    assert losses(first.lines) | losses(second.lines) == unbroken[0]
+    stopped_weights = weights(tmp_path / "stopped/checkpoints")["weights_sha256"]
+    assert stopped_weights == unbroken[1]["weights_sha256"]
 
 
 def test_another_mesh_loads_the_same_weights_and_optimizer(launch: Launch, tmp_path: Path) -> None:

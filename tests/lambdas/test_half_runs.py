@@ -1,0 +1,399 @@
+"""A handler may die at any call to AWS, before or after the call took effect, and is then run again:
+the end is the one of an unbroken run. No second job, no lost token, the same rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everstep.contracts.events import ExecutionEvent, JobEvent
+from everstep.contracts.failures import Action, DecisionKind, Failure, FailureClass, StopReason
+from everstep.contracts.payloads import State
+from everstep.contracts.progress import format_line
+from everstep.contracts.records import Outcome, RunStatus, Waiting, job_name
+from lambdas.aws.services import Services
+from lambdas.on_execution_event.handler import act as on_execution_event
+from lambdas.on_job_event.handler import act as on_job_event
+from tests.lambdas.world import EXECUTION, RUN, SPEC, TEAM, Crash, World, a_world, refuse
+
+JOB = job_name(RUN, 1)
+Act = Callable[[World, Services], Any]
+Scenario = Callable[[World], Act]
+
+
+def state(name: State, **payload: Any) -> Act:
+    return lambda world, services: world.act(name, world.payload(**payload), services)
+
+
+def start(name: str = RUN) -> Act:
+    arn = EXECUTION.removesuffix(RUN) + name
+    payload = {"execution_arn": arn, "execution_name": name, "team": TEAM.model_dump(),
+               "input": SPEC}
+    return lambda world, services: world.act(State.VALIDATE_SPEC, payload, services)
+
+
+def job_event(status: str) -> Act:
+    event = JobEvent.model_validate({
+        "detail-type": "SageMaker Training Job State Change",
+        "detail": {"TrainingJobName": JOB, "TrainingJobStatus": status}})
+    return lambda world, services: on_job_event(event, services)
+
+
+def execution_event(status: str) -> Act:
+    event = ExecutionEvent.model_validate({
+        "detail-type": "Step Functions Execution Status Change",
+        "detail": {"executionArn": EXECUTION, "name": RUN, "status": status}})
+    return lambda world, services: on_execution_event(event, services)
+
+
+def watch(world: World, services: Services) -> Any:
+    return world.watch(services)
+
+
+def failed(name: FailureClass, action: Action = Action.RETRY_SAME) -> Failure:
+    return Failure(failure_class=name, action=action, cause="the cause", rule="r")
+
+
+ENDED = Outcome(status="Failed", secondary_status="Failed", billable_seconds=60)
+
+
+# --- what a handler finds, and which handler it is ------------------------------------------------
+
+
+def validate(world: World) -> Act:
+    world.put_dataset()
+    return start()
+
+
+def validate_a_bad_spec(world: World) -> Act:
+    return start()  # there is no dataset
+
+
+def validate_a_continuation(world: World) -> Act:
+    world.put_dataset()
+    world.put_run(status=RunStatus.GAVE_UP, waited_seconds=9.0)
+    world.put_launch(3, outcome=ENDED)
+    world.machine.executions[EXECUTION] = "FAILED"
+    return start(f"{RUN}-c01")
+
+
+def check_quota_go(world: World) -> Act:
+    world.put_run()
+    return state(State.CHECK_QUOTA)
+
+
+def check_quota_wait(world: World) -> Act:
+    check_quota_go(world)
+    for i in range(4):
+        world.sagemaker.put(f"other-{i}", tags=[], ResourceConfig={
+            "InstanceType": "ml.m5.large", "InstanceCount": 1})
+    return state(State.CHECK_QUOTA)
+
+
+def check_quota_never(world: World) -> Act:
+    world.put_run(spec={"compute": [{"instance_type": "ml.m5.large", "nodes": 5}]})
+    return state(State.CHECK_QUOTA)
+
+
+def wait_for_room(world: World) -> Act:
+    world.put_run()
+    token = world.machine.token("W1")
+    return state(State.WAIT_FOR_ROOM, task_token=token, message="no room", wait_seconds=99)
+
+
+def plan(world: World) -> Act:
+    world.put_run()
+    world.put_checkpoint(10)
+    return state(State.PLAN_ATTEMPT)
+
+
+def plan_after_a_wait(world: World) -> Act:
+    waiting = Waiting(reason="r", task_token="W1", since_epoch=world.now - 60,
+                      step=world.payload())
+    run = world.put_run(status=RunStatus.WAITING, waiting=waiting)
+    world.store.update(run, active=True)
+    return state(State.PLAN_ATTEMPT)
+
+
+def launch(world: World) -> Act:
+    world.put_run()
+    world.put_launch()
+    return state(State.LAUNCH_ATTEMPT, launch=1, task_token=world.machine.token("T1"))
+
+
+def launch_after_a_former_job(world: World) -> Act:
+    world.put_run()
+    world.put_job(1, token="T0")
+    world.machine.abandon()
+    world.sagemaker.end(JOB, "Failed")
+    world.put_launch(2)
+    return state(State.LAUNCH_ATTEMPT, launch=2, task_token=world.machine.token("T1"))
+
+
+def launch_that_is_refused(world: World) -> Act:
+    # For as long as it takes: the account's quota does not change between two tries.
+    world.sagemaker.refusals = [refuse("ResourceLimitExceeded", "is 0 Instances")] * 9
+    return launch(world)
+
+
+def launch_after_stop_and_redrive(world: World) -> Act:
+    world.put_run()
+    world.put_job(1, token="T0")
+    world.store.update(world.launch(), stop_reason=StopReason.EXECUTION_STOPPED)
+    world.machine.abandon()
+    world.sagemaker.end(JOB, "Stopped")
+    return state(State.LAUNCH_ATTEMPT, launch=1, task_token=world.machine.token("T1"))
+
+
+def running(world: World, **spec: Any) -> None:
+    world.put_run(spec=spec)
+    world.put_job()
+    world.sagemaker.move(JOB, "Training")
+    world.log(JOB, format_line("step", step=5))
+
+
+def inspect(world: World) -> Act:
+    running(world)
+    return state(State.INSPECT_ATTEMPT, launch=1, task_token=world.machine.token("T2"))
+
+
+def inspect_a_hang(world: World) -> Act:
+    act = inspect(world)
+    world.now += 901
+    return act
+
+
+def inspect_a_job_that_ended(world: World) -> Act:
+    act = inspect(world)
+    world.sagemaker.end(JOB, "Failed", reason="AlgorithmError: x")
+    return act
+
+
+def classify(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Failed", reason="AlgorithmError: x")
+    world.put_failure_file(1)
+    world.put_checkpoint(5)
+    return state(State.CLASSIFY, launch=1, error={"Error": "JobFailed", "Cause": "x"})
+
+
+def classify_a_job_that_was_never_made(world: World) -> Act:
+    world.put_run()
+    world.put_launch()
+    error = {"Error": "JobMissing", "Cause": '{"errorMessage": "my-run-00001 does not exist"}'}
+    return state(State.CLASSIFY, launch=1, error=error)
+
+
+def deciding(name: FailureClass, action: Action = Action.RETRY_SAME) -> Scenario:
+    def scenario(world: World) -> Act:
+        world.put_run()
+        world.put_launch(outcome=ENDED, failure=failed(name, action), committed_step=5)
+        return state(State.DECIDE, launch=1)
+
+    return scenario
+
+
+def verify(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Completed")
+    world.put_checkpoint(100, final=True)
+    return state(State.VERIFY_OUTCOME, launch=1)
+
+
+def verify_an_early_end(world: World) -> Act:
+    running(world)
+    world.put_checkpoint(50)
+    return state(State.VERIFY_OUTCOME, launch=1)
+
+
+POOL = [{"instance_type": "ml.m5.large", "warm_pool_seconds": 600}]
+
+
+def finish(world: World) -> Act:
+    world.put_run(spec={"compute": POOL}, final_step=100)
+    world.put_launch(outcome=Outcome(status="Completed", secondary_status="Completed"))
+    return state(State.FINISH, launch=1)
+
+
+def give_up(world: World) -> Act:
+    world.put_run(spec={"compute": POOL})
+    decision = world.decided(DecisionKind.GIVE_UP)
+    world.put_launch(outcome=ENDED, failure=failed(FailureClass.DIVERGED), decision=decision)
+    return state(State.GIVE_UP, launch=1, redrive_count=0)
+
+
+def give_up_redriven(world: World) -> Act:
+    world.put_run(status=RunStatus.GAVE_UP, waited_seconds=5.0)
+    world.put_launch(outcome=ENDED, failure=failed(FailureClass.DIVERGED))
+    return state(State.GIVE_UP, launch=1, redrive_count=1)
+
+
+def event_of_a_failed_job(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Failed", reason="AlgorithmError: x")
+    return job_event("Failed")
+
+
+def event_of_a_completed_job(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Completed")
+    return job_event("Completed")
+
+
+def event_of_an_aborted_execution(world: World) -> Act:
+    running(world)
+    world.machine.executions[EXECUTION] = "ABORTED"
+    world.machine.abandon()
+    return execution_event("ABORTED")
+
+
+def event_of_a_failed_execution(world: World) -> Act:
+    event_of_an_aborted_execution(world)
+    world.machine.executions[EXECUTION] = "FAILED"
+    return execution_event("FAILED")
+
+
+def watch_a_healthy_job(world: World) -> Act:
+    running(world)
+    return watch
+
+
+def watch_a_hang(world: World) -> Act:
+    running(world)
+    world.now += 901
+    return watch
+
+
+def watch_a_lost_event(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Failed", reason="AlgorithmError: x")
+    return watch
+
+
+def watch_a_lost_event_of_success(world: World) -> Act:
+    running(world)
+    world.sagemaker.end(JOB, "Completed")
+    return watch
+
+
+def watch_an_aborted_execution(world: World) -> Act:
+    event_of_an_aborted_execution(world)
+    return watch
+
+
+def watch_a_job_that_never_will_be(world: World) -> Act:
+    world.put_run()
+    world.put_launch()
+    world.machine.executions[EXECUTION] = "ABORTED"
+    world.now += 601
+    return watch
+
+
+def waiting_run(world: World) -> None:
+    world.put_run()
+    token = world.machine.token("W1")
+    world.act(State.WAIT_FOR_ROOM, world.payload(task_token=token, message="no room"))
+    world.now += 31
+
+
+def watch_a_run_that_may_go_on(world: World) -> Act:
+    waiting_run(world)
+    return watch
+
+
+def watch_a_waiting_run_that_was_aborted(world: World) -> Act:
+    waiting_run(world)
+    world.machine.executions[EXECUTION] = "ABORTED"
+    world.machine.abandon()
+    return watch
+
+
+SCENARIOS: list[Scenario] = [
+    validate, validate_a_bad_spec, validate_a_continuation, check_quota_go, check_quota_wait,
+    check_quota_never, wait_for_room, plan, plan_after_a_wait, launch, launch_after_a_former_job,
+    launch_that_is_refused, launch_after_stop_and_redrive, inspect, inspect_a_hang,
+    inspect_a_job_that_ended, classify, classify_a_job_that_was_never_made,
+    deciding(FailureClass.USER_CODE), deciding(FailureClass.CAPACITY), deciding(FailureClass.QUOTA),
+    deciding(FailureClass.DIVERGED, Action.DO_NOT_RETRY), verify, verify_an_early_end, finish,
+    give_up, give_up_redriven, event_of_a_failed_job, event_of_a_completed_job,
+    event_of_an_aborted_execution, event_of_a_failed_execution, watch_a_healthy_job, watch_a_hang,
+    watch_a_lost_event, watch_a_lost_event_of_success, watch_an_aborted_execution,
+    watch_a_job_that_never_will_be, watch_a_run_that_may_go_on,
+    watch_a_waiting_run_that_was_aborted,
+]
+
+
+SETTLED_BY_WATCHDOG = {launch_after_a_former_job, launch_after_stop_and_redrive}
+"""What a half-run leaves of a *former* launch, the next pass of the watchdog tidies up."""
+
+
+def end(world: World, scenario: Scenario) -> dict[str, Any]:
+    if scenario in SETTLED_BY_WATCHDOG:
+        world.watch()
+    return world.snapshot()
+
+
+def attempt(world: World, act: Act, services: Services) -> Any:
+    """What the handler returned, or the name of what it raised: the state machine sees either."""
+    try:
+        return act(world, services)
+    except Crash:
+        return Crash
+    except Exception as error:  # an answer, like GiveUp's
+        return type(error).__name__
+
+
+def name_of(scenario: Scenario) -> str:
+    return scenario.__name__
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+def test_a_handler_that_dies_at_any_call_and_runs_again_ends_the_same(scenario: Scenario) -> None:
+    with a_world() as world:
+        act = scenario(world)
+        answer = attempt(world, act, world.services())
+        calls, wanted = world.calls, end(world, scenario)
+        messages = len(world.messages())
+    assert calls
+    for call in range(1, calls + 1):
+        for lost in (True, False):
+            with a_world() as world:
+                act = scenario(world)
+                assert attempt(world, act, world.services(call, lost=lost)) is Crash
+                again = attempt(world, act, world.services())
+                where = f"died {'before' if lost else 'after'} call {call} of {calls}"
+                assert end(world, scenario) == wanted, where
+                assert again == answer or act is watch or "event" in name_of(scenario), where
+                assert len(world.sagemaker.created) <= 1, where
+                assert len(world.messages()) <= messages + 1, where
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+def test_a_handler_that_is_run_twice_ends_as_after_one_run(scenario: Scenario) -> None:
+    with a_world() as world:
+        act = scenario(world)
+        attempt(world, act, world.services())
+        once, messages = world.snapshot(), len(world.messages())
+        attempt(world, act, world.services())
+        assert world.snapshot() == once
+        assert len(world.messages()) == messages
+
+
+@pytest.mark.parametrize("scenario", [launch, launch_after_a_former_job, inspect], ids=name_of)
+def test_a_retried_state_has_a_new_token_and_only_that_one_is_answered(scenario: Scenario) -> None:
+    with a_world() as world:
+        attempt(world, scenario(world), world.services())
+        calls = world.calls
+    for call in range(1, calls + 1):
+        with a_world() as world:
+            attempt(world, scenario(world), world.services(call))
+            world.machine.abandon()
+            number = world.store.launches(RUN)[-1].launch
+            where = State.INSPECT_ATTEMPT if scenario is inspect else State.LAUNCH_ATTEMPT
+            again = state(where, launch=number, task_token=world.machine.token("NEW"))
+            attempt(world, again, world.services())
+            assert world.launch(number).task_token == "NEW"
+            world.sagemaker.end(job_name(RUN, number), "Failed")
+            world.watch()
+            assert world.machine.answers["NEW"]["Error"] == "JobFailed"
+            assert len(world.sagemaker.created) <= 1

@@ -1,0 +1,408 @@
+"""A small AWS: moto for the table, S3, SNS and logs; hand-written SageMaker, Step Functions, quotas.
+
+``World.services(crash=k)`` gives services whose k-th call to AWS takes effect and then dies, or
+(``lost=True``) dies before it: every way in which a handler can stop half way.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
+from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.sns.models import sns_backends
+
+from everstep.contracts.env import ControlEnv, FailureFile
+from everstep.contracts.failures import Decision, DecisionKind
+from everstep.contracts.manifest import CheckpointName, Manifest, ManifestEntry
+from everstep.contracts.names import handler_folder
+from everstep.contracts.payloads import (
+    FailedStep,
+    GiveUpStep,
+    Start,
+    State,
+    Step,
+    Team,
+    TokenStep,
+)
+from everstep.contracts.records import Launch, Run, job_name
+from everstep.contracts.run_spec import RunSpec
+from everstep.policy.quota import LONGEST_RUN, PER_JOB, TOTAL
+from lambdas.aws import quotas
+from lambdas.aws.services import Services
+
+REGION = "us-east-1"
+GROUP = "/aws/sagemaker/TrainingJobs"
+RUN = "my-run"
+START = float(int(time.time()))
+"""Real, because CloudWatch refuses old lines; one, because worlds are compared."""
+EXECUTION = f"arn:aws:states:us-east-1:123456789012:execution:everstep-dev-research:{RUN}"
+TEAM = Team(
+    name="research", job_role_arn="arn:aws:iam::123456789012:role/everstep-job",
+    data_uri="s3://bucket/data/research", checkpoint_uri="s3://bucket/ckpt/research",
+    output_uri="s3://bucket/out/research", image_repository="1.dkr/everstep",
+    subnets={"us-east-1a": ["subnet-a"], "us-east-1b": ["subnet-b"]}, security_groups=["sg-a"],
+)
+SPEC: dict[str, Any] = {
+    "model": "tiny", "data": "stdlib", "compute": [{"instance_type": "ml.m5.large"}],
+    "stop": {"steps": 100}, "notify": {"on": ["done", "give_up", "wait", "retry"]},
+}
+KINDS: dict[State, Any] = {
+    State.VALIDATE_SPEC: Start, State.CLASSIFY: FailedStep, State.GIVE_UP: GiveUpStep,
+    State.WAIT_FOR_ROOM: TokenStep, State.LAUNCH_ATTEMPT: TokenStep,
+    State.INSPECT_ATTEMPT: TokenStep,
+}
+CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+
+
+class Crash(BaseException):
+    """A Lambda function that ran out of time, or memory, or whose machine died."""
+
+
+def refuse(code: str, message: str = "") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "Call")
+
+
+MISSING = refuse("ValidationException", "Requested resource not found.")
+
+
+@cache
+def _create_shape() -> Any:
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    return model.operation_model("CreateTrainingJob").input_shape
+
+
+class FakeSageMaker:
+    """Jobs as DescribeTrainingJob shows them. A job ends when a test says so."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.created: list[str] = []
+        self.stops: list[str] = []
+        self.pools_ended: list[str] = []
+        self.refusals: list[ClientError] = []
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), UTC)
+
+    def create_training_job(self, **request: Any) -> dict[str, Any]:
+        report = ParamValidator().validate(request, _create_shape())
+        assert not report.has_errors(), report.generate_report()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        name = request["TrainingJobName"]
+        if name in self.jobs:
+            raise refuse("ResourceInUse", "Training job names must be unique within an AWS account")
+        self.created.append(name)
+        self.put(name, tags=request["Tags"], **request)
+        return {"TrainingJobArn": self.jobs[name]["TrainingJobArn"]}
+
+    def put(self, name: str, tags: list[dict[str, str]], **request: Any) -> None:
+        self.jobs[name] = {
+            "TrainingJobArn": f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{name}",
+            "TrainingJobName": name, "CreationTime": self.now(), "Tags": tags,
+            "TrainingJobStatus": "InProgress", "SecondaryStatus": "Starting",
+            "SecondaryStatusTransitions": [{"Status": "Starting", "StartTime": self.now()}],
+            "ResourceConfig": request.get("ResourceConfig", {}),
+        }
+
+    def move(self, name: str, secondary: str) -> None:
+        job = self.jobs[name]
+        job["SecondaryStatus"] = secondary
+        job["SecondaryStatusTransitions"].append({"Status": secondary, "StartTime": self.now()})
+
+    def end(self, name: str, status: str, secondary: str = "", reason: str = "") -> None:
+        self.move(name, secondary or status)
+        self.jobs[name].update(TrainingJobStatus=status, FailureReason=reason,
+                               TrainingEndTime=self.now(), BillableTimeInSeconds=3600)
+
+    def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:
+        if TrainingJobName not in self.jobs:
+            raise MISSING
+        return dict(self.jobs[TrainingJobName])
+
+    def stop_training_job(self, TrainingJobName: str) -> None:
+        if TrainingJobName not in self.jobs:
+            raise MISSING
+        job = self.jobs[TrainingJobName]
+        if job["TrainingJobStatus"] != "InProgress":
+            raise refuse("ValidationException", "The request was rejected because the training job "
+                         f"is in status {job['TrainingJobStatus']}.")
+        self.stops.append(TrainingJobName)
+        self.move(TrainingJobName, "Stopping")
+        job["TrainingJobStatus"] = "Stopping"
+
+    def update_training_job(self, TrainingJobName: str, **_: Any) -> None:
+        if TrainingJobName in self.pools_ended:
+            raise refuse("ValidationException", "No warm pool")
+        self.pools_ended.append(TrainingJobName)
+
+    def list_tags(self, ResourceArn: str) -> dict[str, Any]:
+        return {"Tags": self.jobs[ResourceArn.rpartition("/")[2]]["Tags"]}
+
+    def get_paginator(self, name: str) -> "Pages":
+        assert name == "search"
+        running = [j for j in self.jobs.values()
+                   if j["TrainingJobStatus"] in ("InProgress", "Stopping")]
+        return Pages([{"Results": [{"TrainingJob": j} for j in running]}])
+
+
+class Pages:
+    def __init__(self, pages: list[dict[str, Any]]) -> None:
+        self._pages = pages
+
+    def paginate(self, **_: Any) -> list[dict[str, Any]]:
+        return self._pages
+
+
+class FakeMachine:
+    """Step Functions: which tokens are waited for, what they were answered, who is running."""
+
+    def __init__(self) -> None:
+        self.waiting: set[str] = set()
+        self.answers: dict[str, Any] = {}
+        self.heartbeats: list[str] = []
+        self.executions: dict[str, str] = {EXECUTION: "RUNNING"}
+
+    def token(self, name: str) -> str:
+        self.waiting.add(name)
+        return name
+
+    def abandon(self) -> None:
+        """The state moved on (a time-out, an abort): its tokens mean nothing any more."""
+        self.waiting.clear()
+
+    def _answer(self, token: str, answer: Any) -> None:
+        if token not in self.waiting:
+            raise refuse("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
+        self.waiting.discard(token)
+        self.answers[token] = answer
+
+    def send_task_success(self, taskToken: str, output: str) -> None:
+        self._answer(taskToken, json.loads(output))
+
+    def send_task_failure(self, taskToken: str, error: str, cause: str) -> None:
+        self._answer(taskToken, {"Error": error, "Cause": cause})
+
+    def send_task_heartbeat(self, taskToken: str) -> None:
+        if taskToken not in self.waiting:
+            raise refuse("TaskTimedOut")
+        self.heartbeats.append(taskToken)
+
+    def describe_execution(self, executionArn: str) -> dict[str, Any]:
+        if executionArn not in self.executions:
+            raise refuse("ExecutionDoesNotExist")
+        return {"status": self.executions[executionArn]}
+
+
+class FakeQuotas:
+    def __init__(self) -> None:
+        self.values = {LONGEST_RUN: 432_000.0, PER_JOB: 20.0, TOTAL["on_demand"]: 20.0,
+                       "ml.m5.large for training job usage": 4.0,
+                       "ml.m5.xlarge for training job usage": 4.0}
+
+    def get_paginator(self, name: str) -> Pages:
+        mine = self.values if name == "list_service_quotas" else {}
+        return Pages([{"Quotas": [{"QuotaName": n, "Value": v} for n, v in mine.items()]}])
+
+
+class _Counted:
+    """A client whose calls are counted; at the chosen one the process dies."""
+
+    def __init__(self, client: Any, tick: Callable[[Callable[[], Any]], Any]) -> None:
+        self._client, self._tick = client, tick
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._client, name)
+        if name == "get_paginator":
+            return lambda kind: _Counted(member(kind), self._tick)
+
+        def call(**request: Any) -> Any:
+            answer = self._tick(lambda: member(**request))
+            return list(answer) if name == "paginate" else answer
+
+        return call
+
+
+@cache
+def _client(name: str) -> Any:
+    return boto3.client(name, **CREDENTIALS)
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = START
+        self.sagemaker, self.machine = FakeSageMaker(lambda: self.now), FakeMachine()
+        self.quotas = FakeQuotas()
+        self.draw = 0.5
+        self.env = ControlEnv(table="runs", topic_arn=f"arn:aws:sns:{REGION}:123456789012:topic",
+                              heartbeat_seconds=10, prices_usd={"ml.m5.large": 0.1})
+        self.calls = 0
+        self._streams: set[str] = set()
+        _client("dynamodb").create_table(
+            TableName="runs", BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "run_id", "KeyType": "HASH"},
+                       {"AttributeName": "item", "KeyType": "RANGE"}],
+            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"}
+                                  for n in ("run_id", "item", "active")],
+            GlobalSecondaryIndexes=[{
+                "IndexName": "active", "Projection": {"ProjectionType": "KEYS_ONLY"},
+                "KeySchema": [{"AttributeName": "active", "KeyType": "HASH"},
+                              {"AttributeName": "run_id", "KeyType": "RANGE"}]}],
+        )
+        _client("s3").create_bucket(Bucket="bucket")
+        _client("sns").create_topic(Name="topic")
+        _client("logs").create_log_group(logGroupName=GROUP)
+        quotas._cache.clear()
+
+    # --- what handlers are given
+
+    def services(self, crash: int = 0, *, lost: bool = False) -> Services:
+        self.calls = 0
+
+        def tick(call: Callable[[], Any]) -> Any:
+            self.calls += 1
+            if self.calls == crash and lost:
+                raise Crash
+            dies = self.calls == crash
+            try:
+                answer = call()
+            except ClientError:
+                if dies:
+                    raise Crash from None
+                raise
+            if dies:
+                raise Crash
+            return answer
+
+        own = {"sagemaker": self.sagemaker, "stepfunctions": self.machine,
+               "service-quotas": self.quotas}
+        return Services(
+            self.env, lambda name: _Counted(own.get(name) or _client(name), tick),
+            clock=lambda: self.now, draw=lambda: self.draw,
+        )
+
+    def act(self, state: State, payload: dict[str, Any], services: Services | None = None) -> Any:
+        """Run a state's handler on a payload."""
+        module = import_module(f"lambdas.{handler_folder(state)}.handler")
+        return module.act(KINDS.get(state, Step).model_validate(payload),
+                          services or self.services())
+
+    def watch(self, services: Services | None = None) -> dict[str, int]:
+        from lambdas.watchdog.handler import act
+
+        return act(services or self.services())
+
+    # --- what there is
+
+    @property
+    def store(self) -> Any:
+        return self.services().store
+
+    def run(self) -> Run:
+        return self.store.run(RUN)
+
+    def launch(self, number: int = 1) -> Launch:
+        return self.store.launch(RUN, number)
+
+    def active(self) -> list[tuple[str, str]]:
+        return [*self.store.active("launch"), *self.store.active("waiting")]
+
+    def messages(self) -> list[str]:
+        topic = sns_backends[DEFAULT_ACCOUNT_ID][REGION].topics[self.env.topic_arn]
+        return [sent[1] for sent in topic.sent_notifications]
+
+    def snapshot(self) -> dict[str, Any]:
+        """The end state that a half-run and a second run must share with an unbroken one."""
+        rows = _client("dynamodb").scan(TableName="runs")["Items"]
+        return {
+            # What a second look sees later (the stop that the first one asked for) is no difference.
+            "rows": [{k: v for k, v in row.items() if not k.startswith("phase")}
+                     for row in sorted(rows, key=lambda r: r["item"]["S"])],
+            "created": self.sagemaker.created,
+            "jobs": {n: j["TrainingJobStatus"] for n, j in self.sagemaker.jobs.items()},
+            "answers": self.machine.answers,
+            "messages": sorted(set(self.messages())),
+        }
+
+    # --- how a test gets there
+
+    def put_run(self, **changes: Any) -> Run:
+        spec = changes.pop("spec", {})
+        run = Run(run_id=RUN, execution_arn=EXECUTION, team=TEAM,
+                  spec=RunSpec.model_validate({**SPEC, **spec}), created_epoch=self.now, **changes)
+        assert self.store.put_new(run)
+        return run
+
+    def put_launch(self, number: int = 1, **changes: Any) -> Launch:
+        launch = Launch(**{
+            "run_id": RUN, "launch": number, "job_name": job_name(RUN, number),
+            "execution_arn": EXECUTION, "instance_type": "ml.m5.large", "nodes": 1,
+            "planned_epoch": self.now, "subnet": "subnet-a", **changes,
+        })
+        assert self.store.put_new(launch)
+        if launch.outcome is not None:
+            self.store.update(launch, active=False)
+        return launch
+
+    def put_job(self, number: int = 1, token: str = "T1") -> str:
+        """A launch whose job runs, and whose token is waited for."""
+        self.put_launch(number, task_token=self.machine.token(token), created=True)
+        name = job_name(RUN, number)
+        self.sagemaker.put(name, tags=[{"Key": "everstep:execution", "Value": EXECUTION}])
+        return name
+
+    def decided(self, kind: DecisionKind, **more: Any) -> Decision:
+        return Decision(kind=kind, reason="r", **more)
+
+    def put_object(self, uri: str, body: str) -> None:
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        _client("s3").put_object(Bucket=bucket, Key=key, Body=body.encode())
+
+    def put_dataset(self, vocabulary: int = 1000) -> None:
+        self.put_object(f"{TEAM.data_uri}/stdlib/index.json", json.dumps({"vocab_size": vocabulary}))
+
+    def put_checkpoint(self, step: int, launch: int = 1, *, final: bool = False) -> str:
+        name = CheckpointName(step=step, launch=launch)
+        folder = f"{TEAM.checkpoint_uri}/{RUN}/{name}"
+        self.put_object(f"{folder}/x.distcp", "12345")
+        self.put_object(f"{folder}/manifest.json", Manifest(
+            step=step, launch=launch, world_size=1, tokens=step, final=final,
+            entries=[ManifestEntry(path="x.distcp", size=5, sha256="0")],
+        ).model_dump_json())
+        return str(name)
+
+    def put_failure_file(self, number: int, **fields: Any) -> None:
+        file = FailureFile(**{"kind": "ValueError", "message": "bad", **fields})
+        self.put_object(f"{TEAM.output_uri}/{RUN}/{number:05d}/failure.json",
+                        file.model_dump_json())
+
+    def log(self, job: str, *lines: str, host: str = "algo-1-1") -> None:
+        stream = f"{job}/{host}"
+        if stream not in self._streams:
+            self._streams.add(stream)
+            _client("logs").create_log_stream(logGroupName=GROUP, logStreamName=stream)
+        _client("logs").put_log_events(
+            logGroupName=GROUP, logStreamName=stream,
+            logEvents=[{"timestamp": int(self.now * 1000), "message": x} for x in lines],
+        )
+
+    def payload(self, **changes: Any) -> dict[str, Any]:
+        return Step(run_id=RUN, execution_arn=EXECUTION, heartbeat_seconds=10).model_dump(
+            mode="json") | changes
+
+
+@contextmanager
+def a_world() -> Iterator[World]:
+    with mock_aws():
+        yield World()

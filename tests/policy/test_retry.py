@@ -1,0 +1,306 @@
+"""Decide: what is never retried, what ends, what waits; as properties over any history."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass
+from everstep.contracts.records import Launch, Outcome
+from everstep.contracts.run_spec import RunSpec
+from everstep.policy.classify import ACTIONS
+from everstep.policy.cost import Spend, spend_of
+from everstep.policy.retry import TABLE, WITHOUT_ATTEMPT, History, backed_off, decide
+
+F, K = FailureClass, DecisionKind
+HOPELESS = [c for c, row in TABLE.items() if row.kind is K.GIVE_UP]
+FREE = sorted(WITHOUT_ATTEMPT - {F.MAX_RUNTIME})
+RETRIED = [F.COMMUNICATION_HANG, F.HANG, F.INFRASTRUCTURE, F.INTERRUPTED, F.STORAGE_TRANSIENT]
+classes = st.sampled_from(list(F))
+draws = st.floats(0, 1, exclude_max=True)
+
+
+def a_spec(targets: int = 1, **retry: Any) -> RunSpec:
+    return RunSpec.model_validate({
+        "model": "tiny", "data": "d", "stop": {"steps": 9}, "retry": retry,
+        "compute": [{"instance_type": "ml.m5.large"}] * targets,
+    })
+
+
+def failure_of(name: FailureClass, cause: str = "c", action: Action | None = None) -> Failure:
+    return Failure(failure_class=name, action=action or ACTIONS[name], cause=cause, rule="r")
+
+
+def launch_of(number: int, failure: Failure | None, *, committed: int | None = None,
+              resume: int = 0, step: int | None = None, target: int = 0,
+              decision: Decision | None = None) -> Launch:
+    return Launch(
+        run_id="r", launch=number, job_name=f"r-{number:05d}", execution_arn="a", nodes=1,
+        instance_type="ml.m5.large", planned_epoch=0, failure=failure, committed_step=committed,
+        resume_step=resume, last_step=step, target=target, decision=decision,
+    )
+
+
+Next = tuple[FailureClass, bool]
+
+
+def run(spec: RunSpec, failures: Iterable[Next], draw: Callable[[], float],
+        cause: Callable[[int], str] = str) -> list[Launch]:
+    """The life of a run whose every launch fails as ``failures`` says (class, progress?)."""
+    launches: list[Launch] = []
+    step, target, waited = 0, 0, 0.0
+    for number, (name, progress) in enumerate(failures, start=1):
+        committed = step + 10 if progress else step
+        failure = failure_of(name, cause(number))
+        last = launch_of(number, failure, committed=committed, resume=step, step=committed + 3,
+                         target=target)
+        decision = decide(
+            spec, failure, History(launches=[*launches, last], waited_seconds=waited), draw
+        )
+        launches.append(last.model_copy(update={"decision": decision}))
+        if decision.kind is K.GIVE_UP:
+            break
+        if decision.kind is K.WAIT:
+            waited += max(1, decision.wait_seconds)
+        step, target = committed, decision.target
+    return launches
+
+
+# --- never retried ---------------------------------------------------------------------------
+
+
+@given(st.sampled_from(HOPELESS), st.lists(st.tuples(classes, st.booleans()), max_size=5), draws)
+def test_a_hopeless_class_is_never_retried_whatever_came_before(
+    name: FailureClass, before: list[Next], draw: float
+) -> None:
+    history = [launch_of(i + 1, failure_of(c), committed=i + 1 if p else 0, resume=i)
+               for i, (c, p) in enumerate(before)]
+    last = launch_of(len(before) + 1, failure_of(name), committed=99)
+    found = decide(a_spec(3), failure_of(name), History(launches=[*history, last]), lambda: draw)
+    assert found.kind is K.GIVE_UP
+
+
+@given(classes, st.booleans())
+def test_do_not_retry_is_obeyed_for_every_class(name: FailureClass, progress: bool) -> None:
+    failure = failure_of(name, action=Action.DO_NOT_RETRY)
+    last = launch_of(1, failure, committed=9 if progress else 0)
+    assert decide(a_spec(), failure, History(launches=[last]), lambda: 0.5).kind is K.GIVE_UP
+
+
+# --- it ends ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(classes.filter(lambda c: c not in HOPELESS), min_size=1, max_size=6),
+    st.integers(1, 4), st.integers(1, 6), st.integers(1, 30), draws,
+)
+def test_without_progress_every_endless_sequence_of_failures_ends(
+    names: list[FailureClass], targets: int, limit: int, attempts: int, draw: float
+) -> None:
+    spec = a_spec(targets, no_progress_limit=limit, max_attempts=attempts,
+                  wait_deadline_hours=0.05, backoff_seconds=0)
+    endless = ((name, False) for name in itertools.cycle(names))
+    launches = run(spec, itertools.islice(endless, 2000), lambda: draw, cause=lambda n: f"c{n}x")
+    last = launches[-1].decision
+    assert last is not None
+    assert last.kind is K.GIVE_UP
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(classes, st.booleans()), min_size=1, max_size=60),
+       st.integers(1, 12), st.integers(1, 4), draws)
+def test_attempts_never_exceed_the_cap_progress_or_not(
+    failures: list[Next], cap: int, targets: int, draw: float
+) -> None:
+    spec = a_spec(targets, max_attempts=cap, no_progress_limit=20)
+    launches = run(spec, failures, lambda: draw)
+    spent = [x for x in launches if x.failure and x.failure.failure_class not in WITHOUT_ATTEMPT]
+    assert len(spent) <= cap
+
+
+@pytest.mark.parametrize("name", [F.USER_CODE, F.INCOMPLETE])
+def test_the_same_bug_at_the_same_step_ends_the_run_after_the_second_attempt(
+    name: FailureClass,
+) -> None:
+    one = launch_of(1, failure_of(name), committed=100, resume=0, step=107)
+    two = launch_of(2, failure_of(name), committed=100, resume=100, step=107)
+    spec = a_spec(no_progress_limit=20)
+    first = decide(spec, failure_of(name), History(launches=[one]), lambda: 0.5)
+    assert first.kind is K.RETRY
+    second = decide(spec, failure_of(name), History(launches=[one, two]), lambda: 0.5)
+    assert second.kind is K.GIVE_UP
+
+
+def test_a_bug_is_known_again_behind_another_address_or_rank() -> None:
+    causes = ["[rank3]: RuntimeError: bad at 0x7f21", "[rank11]: RuntimeError: bad at 0x9c02"]
+    launches = [launch_of(i, failure_of(F.USER_CODE, c), committed=100, resume=(i - 1) * 100,
+                          step=107) for i, c in enumerate(causes, start=1)]
+    failure = failure_of(F.USER_CODE, causes[1])
+    found = decide(a_spec(no_progress_limit=20), failure, History(launches=launches), lambda: 0)
+    assert found.kind is K.GIVE_UP
+
+
+def test_a_wait_for_capacity_in_between_does_not_hide_that_a_bug_repeats() -> None:
+    bug = failure_of(F.USER_CODE)
+    launches = [launch_of(1, bug, step=7), launch_of(2, failure_of(F.CAPACITY)),
+                launch_of(3, bug, step=7)]
+    found = decide(a_spec(no_progress_limit=20), bug, History(launches=launches), lambda: 0)
+    assert found.kind is K.GIVE_UP
+
+
+def test_the_same_exception_at_a_later_step_is_another_failure() -> None:
+    bug = failure_of(F.USER_CODE)
+    launches = [launch_of(1, bug, committed=100, step=107),
+                launch_of(2, bug, committed=200, resume=100, step=207)]
+    assert decide(a_spec(), bug, History(launches=launches), lambda: 0).kind is K.RETRY
+
+
+def test_an_unknown_cause_is_retried_only_after_progress() -> None:
+    failure = failure_of(F.UNKNOWN)
+    for committed, wanted in ((0, K.GIVE_UP), (5, K.RETRY)):
+        last = launch_of(1, failure, committed=committed)
+        assert decide(a_spec(), failure, History(launches=[last]), lambda: 0).kind is wanted
+
+
+@pytest.mark.parametrize("name", RETRIED)
+def test_progress_each_time_goes_on_until_the_cap(name: FailureClass) -> None:
+    launches = run(a_spec(max_attempts=15), itertools.repeat((name, True)), lambda: 0.5)
+    assert len(launches) == 15
+
+
+def test_jobs_that_reach_their_run_time_go_on_for_ever_while_they_commit() -> None:
+    steady = itertools.islice(itertools.repeat((F.MAX_RUNTIME, True)), 100)
+    launches = run(a_spec(max_attempts=1), steady, lambda: 0.5)
+    assert len(launches) == 100
+    assert all(x.decision and x.decision.kind is K.CONTINUE for x in launches)
+    stuck = run(a_spec(no_progress_limit=2), itertools.repeat((F.MAX_RUNTIME, False)), lambda: 0.5)
+    assert len(stuck) == 2
+
+
+# --- waiting costs no attempt, and has an end ----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("draw", [0.0, 0.5, 0.999])
+def test_waiting_spends_no_attempt_but_has_a_deadline(name: FailureClass, draw: float) -> None:
+    spec = a_spec(max_attempts=1, wait_deadline_hours=0.1, backoff_seconds=60)
+    launches = run(spec, itertools.repeat((name, False)), lambda: draw)
+    assert not any(x.decision.spends_attempt for x in launches[:-1] if x.decision)
+    last = launches[-1].decision
+    assert last is not None
+    assert (last.kind, "waited 0.1 h" in last.reason) == (K.GIVE_UP, True)
+    if name is not F.QUOTA:
+        assert 360 <= backed_off(launches) <= 361
+
+
+def test_waiting_that_came_before_does_not_shorten_the_attempts_left() -> None:
+    before = [(F.CAPACITY, False)] * 10
+    launches = run(a_spec(max_attempts=3), [*before, *[(F.HANG, True)] * 9], lambda: 0.1)
+    assert len(launches) == 13
+
+
+def test_a_wait_in_waitforroom_counts_against_the_same_deadline() -> None:
+    failure = failure_of(F.CAPACITY)
+    history = History(launches=[launch_of(1, failure)], waited_seconds=3600)
+    assert decide(a_spec(wait_deadline_hours=1), failure, history, lambda: 0).kind is K.GIVE_UP
+
+
+def test_a_spent_deadline_for_waiting_does_not_stop_a_crash_from_being_retried() -> None:
+    failure = failure_of(F.HANG)
+    history = History(launches=[launch_of(1, failure)], waited_seconds=1e9)
+    assert decide(a_spec(), failure, history, lambda: 0).kind is K.RETRY
+
+
+# --- backoff -----------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(RETRIED + FREE), st.integers(0, 40), draws,
+       st.floats(0, 5000), st.floats(0, 5000))
+def test_backoff_stays_within_its_cap(
+    name: FailureClass, repeats: int, draw: float, base: float, cap: float
+) -> None:
+    spec = a_spec(backoff_seconds=base, backoff_cap_seconds=cap, no_progress_limit=20,
+                  max_attempts=1000)
+    launches = [launch_of(i + 1, failure_of(name)) for i in range(repeats + 1)]
+    found = decide(spec, failure_of(name), History(launches=launches), lambda: draw)
+    least = 0 if TABLE[name].spends_attempt else 1
+    assert least <= found.wait_seconds <= max(least, cap)
+
+
+def test_jitter_is_full_and_the_ceiling_doubles() -> None:
+    spec = a_spec(backoff_seconds=10, backoff_cap_seconds=35, no_progress_limit=20)
+    for repeats, ceiling in ((1, 10), (2, 20), (3, 35), (9, 35)):
+        launches = [launch_of(i, failure_of(F.HANG)) for i in range(repeats)]
+        history = History(launches=launches)
+        waits = [decide(spec, failure_of(F.HANG), history, lambda d=d: d).wait_seconds
+                 for d in (0.0, 0.5, 0.9999)]
+        assert waits[0] == 0
+        assert waits[1] == pytest.approx(ceiling / 2, abs=1)
+        assert waits[2] == ceiling
+
+
+def test_nothing_waits_after_progress() -> None:
+    last = launch_of(1, failure_of(F.INFRASTRUCTURE), committed=10)
+    history = History(launches=[last])
+    assert decide(a_spec(), failure_of(F.INFRASTRUCTURE), history, lambda: 0.9).wait_seconds == 0
+
+
+# --- elsewhere -----------------------------------------------------------------------------------
+
+
+def test_capacity_tries_the_alternatives_in_order_and_round_again() -> None:
+    launches = run(a_spec(3), itertools.islice(itertools.repeat((F.CAPACITY, False)), 7),
+                   lambda: 0.1)
+    assert [x.target for x in launches] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_host_faults_move_on_after_three_in_a_row() -> None:
+    launches = run(a_spec(2, no_progress_limit=5),
+                   itertools.islice(itertools.repeat((F.INFRASTRUCTURE, False)), 7), lambda: 0)
+    assert [x.target for x in launches] == [0, 0, 0, 1, 1, 1, 0]
+
+
+def test_with_one_target_there_is_no_elsewhere() -> None:
+    launches = run(a_spec(1), itertools.islice(itertools.repeat((F.CAPACITY, False)), 4),
+                   lambda: 0.1)
+    assert {x.decision.kind for x in launches if x.decision} == {K.RETRY}
+
+
+def test_a_new_job_after_the_run_time_asks_for_the_first_choice_again() -> None:
+    last = launch_of(1, failure_of(F.MAX_RUNTIME), committed=10, target=2)
+    history = History(launches=[last])
+    assert decide(a_spec(3), failure_of(F.MAX_RUNTIME), history, lambda: 0).target == 0
+
+
+# --- the table, and money ------------------------------------------------------------------------
+
+
+def test_every_class_has_a_row() -> None:
+    assert set(TABLE) == set(F)
+
+
+def test_a_budget_that_is_spent_ends_the_run() -> None:
+    spec = a_spec().model_copy(update={"budget": a_spec().budget.model_copy(
+        update={"max_gpu_hours": 2.0})})
+    history = History(launches=[launch_of(1, failure_of(F.HANG), committed=5)],
+                      spend=Spend(gpu_hours=2.0, usd=None))
+    found = decide(spec, failure_of(F.HANG), history, lambda: 0)
+    assert (found.kind, "GPU hours" in found.reason) == (K.GIVE_UP, True)
+
+
+def test_spend_counts_gpus_and_says_when_a_price_is_unknown() -> None:
+    def job(kind: str, nodes: int) -> Launch:
+        ended = Outcome(status="Failed", secondary_status="Failed", billable_seconds=1800)
+        return launch_of(1, None).model_copy(
+            update={"instance_type": kind, "nodes": nodes, "outcome": ended})
+
+    jobs = [job("ml.p5.48xlarge", 2), job("ml.m5.large", 1)]
+    assert spend_of(jobs, {"ml.p5.48xlarge": 100.0, "ml.m5.large": 0.2}) == Spend(
+        gpu_hours=8.5, usd=100.1)
+    assert spend_of(jobs, {"ml.p5.48xlarge": 100.0}).usd is None
+    assert "unknown" in str(spend_of(jobs, {}))
+    assert spend_of([launch_of(1, None)], {}) == Spend(gpu_hours=0, usd=0)
