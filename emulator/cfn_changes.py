@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from flask import has_request_context, request
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Event
 
@@ -24,14 +25,14 @@ class ResourceFailed(Exception):
 def patch_changes() -> None:
     """moto answers a failed change with HTTP 500, and takes the retry for a success."""
     replace(CloudFormationBackend, "execute_change_set", _execute)
+    replace(CloudFormationBackend, "delete_change_set", _delete)
+    replace(CloudFormationBackend, "describe_change_set", _describe)
 
 
 def _execute(
     self: CloudFormationBackend, change_set_name: str, stack_name: str | None = None
 ) -> None:
-    found = self.change_sets.get(change_set_name) or next(
-        (c for c in self.change_sets.values() if c.change_set_name == change_set_name), None
-    )
+    found = _find(self, change_set_name, stack_name)
     if found is None:
         raise ValidationError(stack_name)
     stack, kind = self.stacks[found.stack_id], found.change_set_type
@@ -52,6 +53,33 @@ def _execute(
         self.exports[export.name] = export
     found.execution_status = "EXECUTE_COMPLETE"
     stack._add_stack_event(f"{kind}_COMPLETE")
+
+
+def _find(self: CloudFormationBackend, name: str, stack_name: str | None) -> Any:
+    """By ARN, or by name: the CDK gives every stack's change set the same one."""
+    if name in self.change_sets:
+        return self.change_sets[name]
+    # moto's responses pass no stack on for some operations; the request has it.
+    asked = stack_name or (request.values.get("StackName") if has_request_context() else None)
+    for change_set in reversed(list(self.change_sets.values())):
+        same = asked in (None, change_set.stack_name, change_set.stack_id)
+        if change_set.change_set_name == name and same:
+            return change_set
+    return None
+
+
+def _delete(self: CloudFormationBackend, change_set_name: str) -> None:
+    # To delete one that is not there is no error on AWS.
+    found = _find(self, change_set_name, None)
+    if found:
+        self.change_sets.pop(found.change_set_id, None)
+
+
+def _describe(self: CloudFormationBackend, change_set_name: str) -> Any:
+    found = _find(self, change_set_name, None)
+    if found is None:
+        raise ValidationError(change_set_name)
+    return found
 
 
 def _fail(stack: Any, kind: str, error: ResourceFailed) -> None:

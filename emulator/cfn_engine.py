@@ -6,9 +6,7 @@ aloud; updates run in dependency order; deletions come last, as in AWS.
 
 import json
 import logging
-import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from moto.cloudformation import parsing
@@ -16,8 +14,10 @@ from moto.core.common_models import CloudFormationModel
 
 from emulator.cfn_attributes import patch_attributes
 from emulator.cfn_changes import ResourceFailed, patch_changes
+from emulator.cfn_deletion import RETAINED, patch_deletion
 from emulator.cfn_functions import patch_functions
 from emulator.cfn_machine import patch_state_machines
+from emulator.cfn_order import in_order
 from emulator.cfn_types import define_types
 from emulator.names import arn
 from emulator.patching import replace
@@ -26,7 +26,6 @@ from emulator.world import World
 logger = logging.getLogger("emulator")
 
 SILENT = {"AWS::CDK::Metadata"}
-_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(?:\.[^}]+)?\}")
 
 
 class CloudFormation:
@@ -39,6 +38,7 @@ class CloudFormation:
         define_types(world)
         patch_attributes()
         patch_changes()
+        patch_deletion(world)
         patch_functions()
         patch_state_machines()
         known = parsing.resource_class_from_type
@@ -160,7 +160,7 @@ def _update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | No
     new = template["Resources"]
     # While both exist, what is to be removed must still be found by its old definition.
     self._resource_json_map = {**old, **new}
-    for name in _in_order(new):
+    for name in in_order(new):
         condition = new[name].get("Condition")
         if condition and not self.lazy_condition_map[condition]:
             continue
@@ -168,9 +168,9 @@ def _update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | No
             _make(self, name, new[name], changes)
         except Exception as error:
             raise ResourceFailed(name, new[name]["Type"], error) from error
-    for name in reversed(_in_order({key: old[key] for key in changes["Remove"]})):
+    for name in reversed(in_order({key: old[key] for key in changes["Remove"]})):
         resource = self._parsed_resources.pop(name, None)
-        if resource is not None and old[name].get("DeletionPolicy") not in _RETAINED:
+        if resource is not None and old[name].get("DeletionPolicy") not in RETAINED:
             self._delete_resource(resource, old[name])
     self._resource_json_map = new
 
@@ -184,42 +184,3 @@ def _make(self: Any, name: str, template: dict[str, Any], changes: dict[str, Any
         )
         if changed is not None:
             self._parsed_resources[name] = changed
-
-
-_RETAINED = ("Retain", "RetainExceptOnCreate")
-
-
-def _in_order(resources: dict[str, Any]) -> list[str]:
-    """Logical ids, each after those that it refers to."""
-    ordered: dict[str, None] = {}
-
-    def visit(name: str, path: frozenset[str]) -> None:
-        if name in ordered or name in path or name not in resources:
-            return
-        for other in _references(resources[name]):
-            visit(other, path | {name})
-        ordered[name] = None
-
-    for name in resources:
-        visit(name, frozenset())
-    return list(ordered)
-
-
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _references(item)
-    if not isinstance(node, dict):
-        return
-    for key, value in node.items():
-        if key == "Ref":
-            yield value
-        elif key == "Fn::GetAtt":
-            yield value[0] if isinstance(value, list) else value.split(".")[0]
-        elif key == "DependsOn":
-            yield from [value] if isinstance(value, str) else value
-        elif key == "Fn::Sub":
-            yield from _SUB.findall(value[0] if isinstance(value, list) else value)
-            yield from _references(value)
-        else:
-            yield from _references(value)

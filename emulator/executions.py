@@ -61,12 +61,12 @@ class Executions:
 
     def start(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """StartExecution: the same name and input while it runs is the same execution."""
-        machine = _resolve_alias(parameters["stateMachineArn"])
+        version = _version_of(parameters["stateMachineArn"])
         name = parameters.get("name") or str(uuid.uuid4())
         with self._lock:
             try:
                 _backend()._validate_name(name)
-                execution = _backend().start_execution(machine, name, parameters.get("input", "{}"))
+                execution = _start(version, name, parameters.get("input", "{}"))
             except AWSError as error:
                 raise _as_aws(error) from error
         self._publish(execution)
@@ -94,10 +94,9 @@ class Executions:
         execution = _find(parameters["executionArn"])
         status = execution.exec_status or ExecutionStatus.RUNNING
         redrives: int = execution.__dict__.get("redrives", 0)
-        machine = execution.state_machine_arn
         found: dict[str, Any] = {
             "executionArn": execution.exec_arn,
-            "stateMachineArn": machine.rsplit(":", 1)[0] if machine.count(":") > 6 else machine,
+            "stateMachineArn": execution.state_machine_arn,
             "name": execution.name,
             "status": status.value,
             "startDate": execution.start_date.timestamp(),
@@ -106,6 +105,8 @@ class Executions:
             "redriveCount": redrives,
             "redriveStatus": "REDRIVABLE" if status in _REDRIVABLE else "NOT_REDRIVABLE",
         }
+        if "version_arn" in execution.__dict__:
+            found["stateMachineVersionArn"] = execution.__dict__["version_arn"]
         if redrives:
             found["redriveDate"] = execution.__dict__["redriven_at"]
         if status == ExecutionStatus.RUNNING:
@@ -226,7 +227,25 @@ def _as_aws(error: AWSError) -> AwsError:
     return AwsError(error.TYPE or type(error).__name__, str(error.message))
 
 
-def _resolve_alias(arn: str) -> str:
+def _start(machine_arn: str, name: str, text: str) -> Execution:
+    """Start a machine, or one version of it: moto starts only machines."""
+    backend = _backend()
+    version = backend.describe_state_machine(machine_arn)
+    if not hasattr(version, "source_arn"):
+        return backend.start_execution(machine_arn, name, text)
+    machine: Any = backend.describe_state_machine(version.source_arn)
+    newest = (machine.definition, machine.roleArn)
+    machine.definition, machine.roleArn = version.definition, version.roleArn
+    try:
+        # The execution takes a copy of the machine as it is now; the caller holds the lock.
+        execution = backend.start_execution(machine.arn, name, text)
+    finally:
+        machine.definition, machine.roleArn = newest
+    execution.__dict__["version_arn"] = version.arn
+    return execution
+
+
+def _version_of(arn: str) -> str:
     """The version that an alias points to; other ARNs as they are."""
     machine, _, name = arn.rpartition(":")
     if machine.count(":") != 6 or name.isnumeric():

@@ -26,7 +26,7 @@ Control = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 HOST_KEY_PREFIX = "HOST"
 """Access keys of training hosts begin with this."""
 
-_SCOPE = re.compile(r"Credential=([A-Z0-9]+)/\d+/[^/]+/([^/]+)/aws4_request")
+_SCOPE = re.compile(r"Credential=([A-Za-z0-9]+)/\d+/[^/]+/([^/]+)/aws4_request")
 _SLOW_DOWN = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>SlowDown</Code>'
     b"<Message>Please reduce your request rate.</Message></Error>"

@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from flask import has_request_context, request
 from moto.awslambda.models import LambdaFunction
 from moto.awslambda_simple.models import LambdaSimpleBackend, lambda_simple_backends
 
@@ -46,7 +47,9 @@ class LambdaPool:
         def invoke(
             self: Any, function_name: str, qualifier: Any, body: Any, headers: Any, out: Any
         ) -> bytes:
-            return pool._answer_api(function_name, qualifier, body, headers, out)
+            # moto looks for the parameter under a name that no SDK sends.
+            asked = request.args.get("Qualifier") if has_request_context() else None
+            return pool._answer_api(function_name, qualifier or asked, body, headers, out)
 
         replace(LambdaSimpleBackend, "invoke", invoke)
 
@@ -179,7 +182,7 @@ class LambdaPool:
         if kind == "DryRun":
             return b""
         if kind == "Event":
-            self.invoke_async(f"{function.function_arn}", event)
+            self.invoke_async(function.function_arn, event)
             return b""
         result = self.invoke(name, event, qualifier)
         if "error" in result:

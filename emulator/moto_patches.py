@@ -8,12 +8,26 @@ import moto.stepfunctions.parser.models as parser
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 from moto.stepfunctions.parser.api import HistoryEventType
+from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import (
+    ErrorEqualsDecl,
+)
+from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
+from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import (
+    StatesErrorName,
+)
+from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import (
+    StatesErrorNameType,
+)
 from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
 from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
     state_task_service_callback as callbacks,
 )
-from moto.stepfunctions.parser.asl.eval.callback.callback import HeartbeatTimedOut
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
+from moto.stepfunctions.parser.asl.eval.callback.callback import (
+    HeartbeatTimedOut,
+    HeartbeatTimeoutError,
+)
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped, ProgramTimedOut
@@ -42,6 +56,7 @@ def patch_moto() -> None:
     task = callbacks.StateTaskServiceCallback
     replace(task, "_wait_for_task_token_heartbeat", _wait_for_task_token_heartbeat)
     _patch_default_timeout()
+    _patch_heartbeat_name()
     _patch_endings()
     _patch_context()
     # moto's bucket policies know no conditions: a deny of plain HTTP would deny everything.
@@ -70,6 +85,28 @@ def _patch_default_timeout() -> None:
             self.timeout = TimeoutSeconds(TimeoutSeconds.DEFAULT_TIMEOUT_SECONDS)
 
     original = replace(ExecutionState, "from_state_props", from_state_props)
+
+
+def _patch_heartbeat_name() -> None:
+    """A missed heartbeat has a name of its own; ``States.Timeout`` stands for both."""
+    heartbeat = StatesErrorName(typ=StatesErrorNameType.StatesHeartbeatTimeout)
+    timeout = StatesErrorName(typ=StatesErrorNameType.StatesTimeout)
+
+    def from_error(self: Any, env: Environment, ex: Exception) -> Any:
+        event = failure(self, env, ex)
+        if isinstance(ex, HeartbeatTimeoutError):
+            event.event_details["taskTimedOutEventDetails"]["error"] = heartbeat.error_name
+            return FailureEvent(env, heartbeat, event.event_type, event.event_details)
+        return event
+
+    def match(self: Any, env: Environment) -> None:
+        missed = env.stack[-1] == heartbeat
+        equals(self, env)
+        if missed and timeout in self.error_names:
+            env.stack[-1] = True
+
+    failure = replace(StateTask, "_from_error", from_error)
+    equals = replace(ErrorEqualsDecl, "_eval_body", match)
 
 
 def _patch_endings() -> None:

@@ -62,6 +62,16 @@ def start(
             stderr=log,
             start_new_session=True,
         )
+    try:
+        return _ready(process, state_dir)
+    except BaseException:
+        # Interrupted, too: no one would know of it, so it must not stay.
+        process.kill()
+        process.wait()
+        raise
+
+
+def _ready(process: subprocess.Popen[bytes], state_dir: Path) -> Endpoint:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -70,7 +80,6 @@ def start(
         if found and found.pid == process.pid:
             return found
         time.sleep(0.1)
-    process.kill()
     raise TimeoutError(f"no emulator after {START_SECONDS:.0f} s: see {state_dir / 'serve.log'}")
 
 

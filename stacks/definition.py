@@ -22,7 +22,9 @@ SERVICE_ERRORS = (
     "Lambda.TooManyRequestsException",
     "Lambda.Unknown",
     "Sandbox.Timedout",
-    # botocore's class names, when a service stayed ill through the client's own retries.
+    # botocore's class names, when a service stayed ill through the client's own retries. Codes
+    # that a service's model does not name, throttling among them, arrive as ClientError.
+    "ClientError",
     "ConnectTimeoutError",
     "ConnectionClosedError",
     "EndpointConnectionError",
@@ -30,6 +32,7 @@ SERVICE_ERRORS = (
     "ProvisionedThroughputExceededException",
     "ReadTimeoutError",
     "ThrottlingException",
+    "TooManyRequestsException",
 )
 """The invocation's trouble, not the handler's answer. Handlers may be run twice."""
 

@@ -80,13 +80,15 @@ class TrainerConfig(Section):
         if shape.dim % shape.heads or shape.heads % shape.kv_heads or shape.head_dim % 2:
             raise ConfigError(
                 f"model: dim {shape.dim}, heads {shape.heads}, kv_heads {shape.kv_heads} do not "
-                "divide", "dim = heads × an even head size, heads a multiple of kv_heads",
+                "divide",
+                "dim = heads × an even head size, heads a multiple of kv_heads",
             )
         for name in ("tensor", "pipeline"):
             if getattr(self.parallelism, name) > 1:
                 raise ConfigError(
                     f"parallelism.{name}={getattr(self.parallelism, name)}: this version has no "
-                    f"{name} parallelism", "leave it at 1; use replicate and shard",
+                    f"{name} parallelism",
+                    "leave it at 1; use replicate and shard",
                 )
         if self.data.mode == "s3":
             raise ConfigError(

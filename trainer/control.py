@@ -27,7 +27,10 @@ class Control:
     """One small all-reduce a step."""
 
     def __init__(
-        self, worker: Worker, device: torch.device, deadline: float | None,
+        self,
+        worker: Worker,
+        device: torch.device,
+        deadline: float | None,
         save_minutes: float | None,
     ) -> None:
         self._worker, self._device = worker, device
@@ -48,7 +51,8 @@ class Control:
         )
         words = torch.tensor(
             [tokens, self._worker.stop_file.exists(), late, due],
-            dtype=torch.int64, device=self._device,
+            dtype=torch.int64,
+            device=self._device,
         )
         dist.all_reduce(words)
         tokens, stop, late_ranks, save = words.tolist()

@@ -122,7 +122,8 @@ class Samples:
         if (top := int(tokens.max())) >= self.vocab_size:
             raise DataError(
                 f"{self.dataset.folder}: token {top} at position {positions[0]} or after, but the "
-                f"vocabulary has {self.vocab_size}", "prepare the dataset again",
+                f"vocabulary has {self.vocab_size}",
+                "prepare the dataset again",
             )
         return tokens
 

@@ -24,9 +24,14 @@ _VICTIM_TYPES = {"DistBackendError", "DistNetworkError", "DistStoreError"}
 _HANG_WORDS = ("Timed out waiting", "Socket Timeout", "collective operation timeout")
 _VICTIM_WORDS = (
     *_HANG_WORDS,
-    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused",
-    "NCCL communicator was aborted", "Connection was likely",
-    "recvValue failed", "gloo/transport",
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Connection refused",
+    "NCCL communicator was aborted",
+    "Connection was likely",
+    "recvValue failed",
+    "gloo/transport",
 )
 
 
@@ -51,8 +56,13 @@ class FailureRecorder:
     def from_exception(self, error: BaseException, step: int | None) -> FailureFile:
         text = "".join(traceback.format_exception(error))
         return FailureFile(
-            kind=type(error).__name__, message=str(error), traceback=text[-TRACEBACK_CHARACTERS:],
-            rank=self._rank, host=self._host, step=step, time_epoch=time.time(),
+            kind=type(error).__name__,
+            message=str(error),
+            traceback=text[-TRACEBACK_CHARACTERS:],
+            rank=self._rank,
+            host=self._host,
+            step=step,
+            time_epoch=time.time(),
             failure_class=_class_of(error),
         )
 
@@ -66,7 +76,11 @@ class FailureRecorder:
         if out_of_memory:
             message += ": the host ran out of memory (hint: a larger instance type)"
         return FailureFile(
-            kind=kind, message=message, rank=self._rank, host=self._host, time_epoch=time.time(),
+            kind=kind,
+            message=message,
+            rank=self._rank,
+            host=self._host,
+            time_epoch=time.time(),
             failure_class=FailureClass.OUT_OF_MEMORY_HOST if out_of_memory else None,
         )
 

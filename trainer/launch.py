@@ -34,7 +34,11 @@ class Launcher:
     """The ranks of one host."""
 
     def __init__(
-        self, cluster: Cluster, env: TrainerEnv, ml: MlRoot, arguments: list[str],
+        self,
+        cluster: Cluster,
+        env: TrainerEnv,
+        ml: MlRoot,
+        arguments: list[str],
         environ: Mapping[str, str],
     ) -> None:
         self._cluster, self._env, self._ml = cluster, env, ml
@@ -69,7 +73,8 @@ class Launcher:
         # a session of its own: a SIGTERM to the launcher's group must not reach the ranks
         return subprocess.Popen(
             [sys.executable, "-m", "trainer.main", *self._arguments],
-            env=environment, start_new_session=True,
+            env=environment,
+            start_new_session=True,
         )
 
     def _supervise(self) -> int:
@@ -93,7 +98,8 @@ class Launcher:
         print(
             f"launch: rank {rank} ended with {code}; first cause: {failure.kind}: "
             f"{failure.message} (rank {failure.rank} on {failure.host})",
-            file=sys.stderr, flush=True,
+            file=sys.stderr,
+            flush=True,
         )
         until = time.monotonic() + SURVIVOR_SECONDS
         while time.monotonic() < until and any(w.poll() is None for w in self._workers):

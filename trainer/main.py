@@ -23,7 +23,9 @@ _PR_SET_PDEATHSIG = 1
 def main(argv: list[str] | None = None) -> NoReturn:
     args = _parser().parse_args(argv)
     env, ml, worker = (
-        TrainerEnv.parse(os.environ), MlRoot.parse(os.environ), Worker.parse(os.environ)
+        TrainerEnv.parse(os.environ),
+        MlRoot.parse(os.environ),
+        Worker.parse(os.environ),
     )
     _die_with_launcher(worker)
     recorder = FailureRecorder(env, ml, worker.host, worker.rank)
@@ -72,8 +74,11 @@ def run(
     if cuda:
         torch.cuda.set_device(device)
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if cuda else "gloo", init_method="env://", rank=worker.rank,
-        world_size=worker.world_size, timeout=timedelta(seconds=worker.collective_timeout),
+        "cpu:gloo,cuda:nccl" if cuda else "gloo",
+        init_method="env://",
+        rank=worker.rank,
+        world_size=worker.world_size,
+        timeout=timedelta(seconds=worker.collective_timeout),
     )
     train(config, env, worker, folder, device, where[0])
     dist.barrier()  # nobody leaves, and takes the store with it, before all are done
@@ -93,7 +98,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.main", description=__doc__)
     parser.add_argument("--config", type=Path, help="TOML file with the sections of a run spec")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.FIELD=VALUE",
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
         help="change one field; may be given many times",
     )
     # SageMaker calls a container's entry point with the word "train"; other words are errors

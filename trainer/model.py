@@ -92,8 +92,7 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.dim, config.norm_eps)
         self.output = (
-            None if config.tied_embeddings
-            else nn.Linear(config.dim, config.vocab_size, bias=False)
+            None if config.tied_embeddings else nn.Linear(config.dim, config.vocab_size, bias=False)
         )
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -96,7 +96,9 @@ def _lay_out(module: nn.Module, layout: Layout, policy: MixedPrecisionPolicy, ki
         replicate(module, mesh=_mesh(layout, kind), mp_policy=policy)
     else:
         fully_shard(
-            module, mesh=_mesh(layout, kind), mp_policy=policy,
+            module,
+            mesh=_mesh(layout, kind),
+            mp_policy=policy,
             reshard_after_forward=layout.sharding is not Sharding.SHARD_GRAD_OP,
         )
     grouped = cast(FSDPModule, module)

@@ -22,10 +22,19 @@ from trainer.errors import DataError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SKIPPED = frozenset({
-    "site-packages", "dist-packages", "test", "tests", "__pycache__", "idle_test", "lib2to3",
-    "turtledemo", "ensurepip",
-})
+SKIPPED = frozenset(
+    {
+        "site-packages",
+        "dist-packages",
+        "test",
+        "tests",
+        "__pycache__",
+        "idle_test",
+        "lib2to3",
+        "turtledemo",
+        "ensurepip",
+    }
+)
 VOCABULARY_MB = 2.0
 """Text that the vocabulary is learnt from: more changes little and costs seconds."""
 SHARD_TOKENS = 1 << 20
@@ -41,13 +50,20 @@ def main(argv: list[str] | None = None) -> int:
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(summary) if args.json else
-          f"{summary['tokens']} tokens of {summary['files']} files in {args.out}")
+    print(
+        json.dumps(summary)
+        if args.json
+        else f"{summary['tokens']} tokens of {summary['files']} files in {args.out}"
+    )
     return 0
 
 
 def prepare(
-    source: Path, out: Path, vocab_size: int, limit_mb: float, suffix: str,
+    source: Path,
+    out: Path,
+    vocab_size: int,
+    limit_mb: float,
+    suffix: str,
     shard_tokens: int = SHARD_TOKENS,
 ) -> dict[str, object]:
     """Writes ``out``/index.json, shard-NNNNN.bin, tokenizer.json; returns what was done.
@@ -74,9 +90,14 @@ def prepare(
     index = write_dataset(out, tokens, tokenizer.get_vocab_size(), shard_tokens)
     _say(f"{index.total_tokens} tokens in {time.monotonic() - began:.1f} s")
     return {
-        "out": str(out), "files": len(texts), "bytes": size, "tokens": index.total_tokens,
-        "vocab_size": index.vocab_size, "shards": len(index.shards),
-        "fingerprint": index.fingerprint, "seconds": round(time.monotonic() - began, 2),
+        "out": str(out),
+        "files": len(texts),
+        "bytes": size,
+        "tokens": index.total_tokens,
+        "vocab_size": index.vocab_size,
+        "shards": len(index.shards),
+        "fingerprint": index.fingerprint,
+        "seconds": round(time.monotonic() - began, 2),
     }
 
 
@@ -122,7 +143,9 @@ def _train_tokenizer(texts: list[str], vocab_size: int) -> "Tokenizer":
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=[END], show_progress=False,
+        vocab_size=vocab_size,
+        special_tokens=[END],
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     learnt: list[str] = []
@@ -144,8 +167,12 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.prepare", description=__doc__)
-    parser.add_argument("--source", type=Path, default=Path(sysconfig.get_paths()["stdlib"]),
-                        help="folder of text files (default: Python's standard library)")
+    parser.add_argument(
+        "--source",
+        type=Path,
+        default=Path(sysconfig.get_paths()["stdlib"]),
+        help="folder of text files (default: Python's standard library)",
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--vocab-size", type=int, default=1024)
     parser.add_argument("--limit-mb", type=float, default=6.0)

@@ -27,8 +27,14 @@ class StepResult:
 
 
 def optimizer_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, layout: Layout, train: Train,
-    batch: Tensor, tokens: int, lr: float, step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    layout: Layout,
+    train: Train,
+    batch: Tensor,
+    tokens: int,
+    lr: float,
+    step: int,
 ) -> StepResult:
     """``batch``: this rank's tokens, (samples, length + 1); ``tokens``: valid ones of all ranks.
 

@@ -152,9 +152,7 @@ class S3Store:
     def listing(self, prefix: str = "") -> dict[str, int]:
         below = self._key(f"{prefix}/" if prefix else "")
         found: dict[str, int] = {}
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=below
-        )
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=below)
         for page in pages:
             for item in page.get("Contents", []):
                 found[item["Key"][len(self._key("")) :]] = item["Size"]
@@ -169,7 +167,9 @@ class S3Store:
 
     def write(self, key: str, data: bytes) -> None:
         self._s3.put_object(
-            Bucket=self.bucket, Key=self._key(key), Body=data,
+            Bucket=self.bucket,
+            Key=self._key(key),
+            Body=data,
             **_checksum(sha256(data).hexdigest()),
         )
 
@@ -177,9 +177,7 @@ class S3Store:
         from botocore.exceptions import ClientError
 
         try:
-            self._s3.put_object(
-                Bucket=self.bucket, Key=self._key(key), Body=data, IfNoneMatch="*"
-            )
+            self._s3.put_object(Bucket=self.bucket, Key=self._key(key), Body=data, IfNoneMatch="*")
         except ClientError as error:
             if error.response["Error"]["Code"] in _THERE_ALREADY:
                 return False
@@ -192,7 +190,9 @@ class S3Store:
             return
         with path.open("rb") as body:
             self._s3.put_object(
-                Bucket=self.bucket, Key=self._key(key), Body=body,
+                Bucket=self.bucket,
+                Key=self._key(key),
+                Body=body,
                 **_checksum(sha256_hex),
             )
 

@@ -36,8 +36,12 @@ class Where:
 
 
 def train(
-    config: TrainerConfig, env: TrainerEnv, worker: Worker, data_folder: Path,
-    device: torch.device, where: Where,
+    config: TrainerConfig,
+    env: TrainerEnv,
+    worker: Worker,
+    data_folder: Path,
+    device: torch.device,
+    where: Where,
 ) -> None:
     """Trains from the newest good checkpoint to the last step, a stop request or the deadline.
 
@@ -71,8 +75,14 @@ def train(
         Catalogue(store).remove_abandoned(env.launch)
     complete = found is not None and (found.manifest.final or state.step < steps)
     saver = Saver(
-        store, group, worker, report, launch=env.launch, keep_last=config.checkpoint.keep_last,
-        broken=finder.broken, last_step=state.step if complete else 0,
+        store,
+        group,
+        worker,
+        report,
+        launch=env.launch,
+        keep_last=config.checkpoint.keep_last,
+        broken=finder.broken,
+        last_step=state.step if complete else 0,
     )
 
     limit = env.max_runtime_seconds
@@ -109,14 +119,23 @@ def train(
         result = optimizer_step(
             model, optimizer, layout, recipe, batch, agreed.tokens, lr, state.step
         )
-        state = state.model_copy(update={
-            "step": state.step + 1, "lr": lr, "tokens": state.tokens + agreed.tokens,
-            "samples": state.samples + recipe.global_batch,
-        })
+        state = state.model_copy(
+            update={
+                "step": state.step + 1,
+                "lr": lr,
+                "tokens": state.tokens + agreed.tokens,
+                "samples": state.samples + recipe.global_batch,
+            }
+        )
         step_seconds, loss = time.monotonic() - began, result.loss
         report.line(
-            "step", step=state.step, loss=loss, tokens_per_s=round(agreed.tokens / step_seconds, 1),
-            step_seconds=round(step_seconds, 6), grad_norm=result.grad_norm, lr=lr,
+            "step",
+            step=state.step,
+            loss=loss,
+            tokens_per_s=round(agreed.tokens / step_seconds, 1),
+            step_seconds=round(step_seconds, 6),
+            grad_norm=result.grad_norm,
+            lr=lr,
             tokens=state.tokens,
         )
     if last:
@@ -140,6 +159,8 @@ def _identity(config: TrainerConfig, dataset: Dataset) -> dict[str, object]:
     train = config.train
     return {
         "model": config.shape.model_dump(exclude={"dropout"}),
-        "sequence_length": train.sequence_length, "global_batch": train.global_batch,
-        "seed": train.seed, "dataset": dataset.fingerprint,
+        "sequence_length": train.sequence_length,
+        "global_batch": train.global_batch,
+        "seed": train.seed,
+        "dataset": dataset.fingerprint,
     }

@@ -35,9 +35,13 @@ def main(argv: list[str] | None = None) -> int:
             print(f"broken: {args.uri}: {error}", file=sys.stderr)
             return 1
         summary: dict[str, object] = {
-            "checkpoint": str(listed.name), "ok": True, "step": manifest.step,
-            "tokens": manifest.tokens, "world_size": manifest.world_size,
-            "final": manifest.final, "files": len(manifest.entries),
+            "checkpoint": str(listed.name),
+            "ok": True,
+            "step": manifest.step,
+            "tokens": manifest.tokens,
+            "world_size": manifest.world_size,
+            "final": manifest.final,
+            "files": len(manifest.entries),
             "bytes": sum(entry.size for entry in manifest.entries),
         }
         if args.digest:

@@ -91,6 +91,8 @@ def flip_bit(bucket: str, key: str) -> int:
         byte = found._value_buffer.read(1)[0]
         found._value_buffer.seek(at)
         found._value_buffer.write(bytes([byte ^ 0x01]))
+    # As if it had been written so: SDKs would find damage at rest by S3's own checksum.
+    found.checksum_value = found.checksum_algorithm = None
     return at
 
 

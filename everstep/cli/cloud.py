@@ -19,7 +19,9 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
 def default_env() -> str:
     """``EVERSTEP_ENV``; else the emulator's where an endpoint is set, else ``dev``."""
-    return os.environ.get("EVERSTEP_ENV") or ("local" if os.environ.get("AWS_ENDPOINT_URL") else "dev")
+    return os.environ.get("EVERSTEP_ENV") or (
+        "local" if os.environ.get("AWS_ENDPOINT_URL") else "dev"
+    )
 
 
 class Cloud:
@@ -29,8 +31,10 @@ class Cloud:
         self.env, self._endpoint = env, endpoint
         self._session = session or boto3.Session()
         self._config = Config(
-            retries={"mode": "adaptive", "max_attempts": 5}, s3={"addressing_style": "path"}
-            if endpoint or os.environ.get("AWS_ENDPOINT_URL") else None,
+            retries={"mode": "adaptive", "max_attempts": 5},
+            s3={"addressing_style": "path"}
+            if endpoint or os.environ.get("AWS_ENDPOINT_URL")
+            else None,
         )
         self.client = cache(self._client)
 
@@ -66,25 +70,35 @@ class Cloud:
         }
         wanted = names.construct_id(team) if team else next(iter(machines), "")
         if wanted not in machines or (team is None and len(machines) > 1):
-            fail(f"team {team!r} is not one of {', '.join(sorted(machines))}", "name one with --team")
+            fail(
+                f"team {team!r} is not one of {', '.join(sorted(machines))}", "name one with --team"
+            )
         return machines[wanted]
 
     def run(self, run_id: str) -> Run:
         item = self._query(run_id, RUN_ITEM)
         if not item:
-            fail(f"there is no run {run_id!r} in environment {self.env!r}",
-                 "its spec may have been refused: look at the execution in the console", NOT_FOUND)
+            fail(
+                f"there is no run {run_id!r} in environment {self.env!r}",
+                "its spec may have been refused: look at the execution in the console",
+                NOT_FOUND,
+            )
         return from_item(Run, item[0])
 
     def launches(self, run_id: str) -> list[Launch]:
         return [from_item(Launch, item) for item in self._query(run_id, "launch#")]
 
     def _query(self, run_id: str, prefix: str) -> list[dict[str, str]]:
-        pages = self.client("dynamodb").get_paginator("query").paginate(
-            TableName=self.outputs[names.OUTPUT_TABLE], ConsistentRead=True,
-            KeyConditionExpression="run_id = :r AND begins_with(#i, :p)",
-            ExpressionAttributeNames={"#i": "item"},
-            ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": prefix}},
+        pages = (
+            self.client("dynamodb")
+            .get_paginator("query")
+            .paginate(
+                TableName=self.outputs[names.OUTPUT_TABLE],
+                ConsistentRead=True,
+                KeyConditionExpression="run_id = :r AND begins_with(#i, :p)",
+                ExpressionAttributeNames={"#i": "item"},
+                ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": prefix}},
+            )
         )
         return [{k: v["S"] for k, v in i.items()} for page in pages for i in page["Items"]]
 
@@ -92,8 +106,10 @@ class Cloud:
         """(epoch seconds, host, text) of every host of a launch, in order of time."""
         job = job_name(run_id, launch)
         try:
-            pages = self.client("logs").get_paginator("filter_log_events").paginate(
-                logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/", startTime=since
+            pages = (
+                self.client("logs")
+                .get_paginator("filter_log_events")
+                .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/", startTime=since)
             )
             events = [e for page in pages for e in page["events"]]
         except ClientError as error:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from everstep.cli.cloud import Cloud
-from everstep.cli.deploy import ROOT, child, remove
+from everstep.cli.deploy import ROOT, remove
 from everstep.cli.errors import fail
 from everstep.cli.local import MINUTE, emulator, populate
 from everstep.cli.output import emit, say, show_end
@@ -97,8 +97,11 @@ def _follow(cloud: Cloud, run_id: str, control: Any, raw: Any, tell: Any) -> Run
         if arn and machine.describe_execution(executionArn=arn)["status"] != "RUNNING":
             return RunView.load(cloud, run_id)
         time.sleep(POLL_SECONDS)
-    fail(f"run {run_id} did not end in {RUN_SECONDS:.0f} s: {said}",
-         "a busy machine? run it again, or `everstep local up` and look", 1)
+    fail(
+        f"run {run_id} did not end in {RUN_SECONDS:.0f} s: {said}",
+        "a busy machine? run it again, or `everstep local up` and look",
+        1,
+    )
 
 
 def _line(launch: Any, last: int) -> str:

@@ -26,8 +26,13 @@ def child(
     """A process in a session of its own, its output in ``log``; whatever happens, it ends with the block."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=dict(environ), stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            command,
+            cwd=ROOT,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         yield process
@@ -52,7 +57,11 @@ def finish(process: subprocess.Popen[bytes], what: str, log: Path) -> None:
     """Wait for a child; its log's tail is the error's text."""
     if process.wait() != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        fail(f"{what} failed with exit code {process.returncode}:\n{tail}", f"the whole log: {log}", 1)
+        fail(
+            f"{what} failed with exit code {process.returncode}:\n{tail}",
+            f"the whole log: {log}",
+            1,
+        )
 
 
 def cdk_command() -> list[str]:
@@ -77,14 +86,23 @@ def deploy(environ: Mapping[str, str], work: Path, tell: Callable[[str], None]) 
     assembly = work / "cdk.out"
     steps = (
         ("cdk bootstrap", ["bootstrap", "aws://123456789012/us-east-1", "--context", "env=local"]),
-        ("cdk deploy --all", ["deploy", "--all", "--require-approval", "never",
-                              "--context", "env=local"]),
+        (
+            "cdk deploy --all",
+            ["deploy", "--all", "--require-approval", "never", "--context", "env=local"],
+        ),
     )
     for what, arguments in steps:
         tell(what)
         log = work / f"{what.split()[1]}.log"
-        command = [*cdk_command(), *arguments, "--no-notices", "--progress", "events",
-                   "--output", str(assembly)]
+        command = [
+            *cdk_command(),
+            *arguments,
+            "--no-notices",
+            "--progress",
+            "events",
+            "--output",
+            str(assembly),
+        ]
         with child(command, environ, log) as process:
             finish(process, what, log)
 

@@ -106,7 +106,9 @@ def populate(environ: dict[str, str], endpoint: str, work: Path, tell: Any) -> C
         finish(preparing, "preparing the corpus", log)
     cloud = local_cloud(endpoint, environ)
     size = upload(cloud, folder)
-    tell(f"corpus: {size / 1e6:.1f} MB of tokens from Python's standard library at {TEAM}/{DATASET}")
+    tell(
+        f"corpus: {size / 1e6:.1f} MB of tokens from Python's standard library at {TEAM}/{DATASET}"
+    )
     return cloud
 
 

@@ -22,8 +22,12 @@ from everstep.contracts.run_id import problem_of_run_id, run_id_of
 
 POLL_SECONDS = 2.0
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False,
-                  help="LLM training on AWS that arrives.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="LLM training on AWS that arrives.",
+)
 app.add_typer(local.app, name="local")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -34,9 +38,13 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id: its exe
 @app.command()
 def run(
     spec: Annotated[Path, typer.Argument(help="RunSpec as JSON; '-' for standard input.")],
-    name: Annotated[str | None, typer.Option(help="Run id; made from the file's name if absent.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Run id; made from the file's name if absent.")
+    ] = None,
     team: Annotated[str | None, typer.Option(help="Whose state machine.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it ends; exit 1 if it gave up.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until it ends; exit 1 if it gave up.")
+    ] = False,
     env: Env = None,
     as_json: Json = False,
 ) -> None:
@@ -55,8 +63,10 @@ def run(
     except ClientError as error:
         if error.response["Error"]["Code"] != "ExecutionAlreadyExists":
             raise
-        fail(f"run id {run_id!r} was used before, for another spec or a run that has ended",
-             "choose another --name, or redrive the execution to go on with that run")
+        fail(
+            f"run id {run_id!r} was used before, for another spec or a run that has ended",
+            "choose another --name, or redrive the execution to go on with that run",
+        )
     arn = started["executionArn"]
     say(f"run {run_id} started: {arn}")
     if not wait:
@@ -160,7 +170,10 @@ def _read(path: Path) -> Any:
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text()
     except OSError as error:
-        fail(f"cannot read {path}: {error.strerror}", "give the path of a RunSpec, e.g. examples/tiny.json")
+        fail(
+            f"cannot read {path}: {error.strerror}",
+            "give the path of a RunSpec, e.g. examples/tiny.json",
+        )
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -175,8 +188,10 @@ def main() -> None:
         say(f"error: {error.what}\nhint: {error.hint}")
         sys.exit(error.code)
     except (ClientError, BotoCoreError) as error:
-        say(f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are read as the "
-            "AWS CLI reads them; `everstep local status` shows an emulator's")
+        say(
+            f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are read as the "
+            "AWS CLI reads them; `everstep local status` shows an emulator's"
+        )
         sys.exit(NOT_FOUND)
     except KeyboardInterrupt:
         say("interrupted; a run that was started goes on")

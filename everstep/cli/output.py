@@ -46,8 +46,11 @@ def show_status(view: RunView) -> None:
     for x in summary["launches"]:
         last = "–" if x["last_step"] is None else str(x["last_step"])
         table.add_row(
-            str(x["launch"]), x["where"], f"{x['resume_step']}→{last}",
-            str(x["outcome"] or x["phase"] or "planned"), str(x["class"] or ""),
+            str(x["launch"]),
+            x["where"],
+            f"{x['resume_step']}→{last}",
+            str(x["outcome"] or x["phase"] or "planned"),
+            str(x["class"] or ""),
             str(x["decision"] or ""),
         )
     out.print(table)
@@ -61,13 +64,17 @@ def show_end(view: RunView) -> None:
     paid, losses = view.goodput, view.losses
     final = max(losses, default=None)
     out.print("")
-    out.print(f"status      {view.run.status} (step {view.run.final_step} of "
-              f"{view.run.spec.stop.steps}, {len(view.launches)} launches)", markup=False)
+    out.print(
+        f"status      {view.run.status} (step {view.run.final_step} of "
+        f"{view.run.spec.stop.steps}, {len(view.launches)} launches)",
+        markup=False,
+    )
     out.print(f"steps lost  {paid.steps_lost} (done again after a resume)", markup=False)
     ratio = "unknown" if paid.ratio is None else f"{paid.ratio:.1%}"
     out.print(
         f"goodput     {ratio} ({paid.useful_seconds:.1f} s of useful steps in "
-        f"{paid.paid_seconds:.0f} s paid for)", markup=False,
+        f"{paid.paid_seconds:.0f} s paid for)",
+        markup=False,
     )
     if final is not None:
         out.print(f"final loss  {losses[final]:.6f} at step {final}", markup=False)

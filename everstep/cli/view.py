@@ -72,7 +72,9 @@ class RunView(BaseModel):
         start = self.run.created_epoch
         events: list[tuple[float, str]] = [(0.0, f"run {self.run.run_id} accepted")]
         for x in self.launches:
-            resume = f"resumes at committed step {x.resume_step}" if x.resume_step else "from step 0"
+            resume = (
+                f"resumes at committed step {x.resume_step}" if x.resume_step else "from step 0"
+            )
             events.append((x.planned_epoch - start, f"launch {x.launch} planned, {resume}"))
             if x.outcome is None:
                 continue

@@ -45,8 +45,13 @@ def check_spec(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
     try:
         to_hyperparameters(whole)
     except ValueError as error:
-        return None, [Problem(path="trainer.hyperparameters", message=str(error),
-                              hint="SageMaker takes 100 of at most 2,500 characters")]
+        return None, [
+            Problem(
+                path="trainer.hyperparameters",
+                message=str(error),
+                hint="SageMaker takes 100 of at most 2,500 characters",
+            )
+        ]
     return whole, []
 
 
@@ -77,13 +82,17 @@ def _model(sections: Sections) -> Iterator[Problem]:
         return
     if (model.preset is None) == (model.config is None):
         yield Problem(
-            path="model", value=model.preset, message="give exactly one of preset and config",
+            path="model",
+            value=model.preset,
+            message="give exactly one of preset and config",
             hint='for example "model": "llama2-7b"',
         )
     elif model.preset is not None and model.preset not in PRESETS:
         near = get_close_matches(model.preset, PRESETS, n=2) or sorted(PRESETS)
         yield Problem(
-            path="model.preset", value=model.preset, message="no such preset",
+            path="model.preset",
+            value=model.preset,
+            message="no such preset",
             hint=f"one of {', '.join(near)}; or describe the shape in model.config",
         )
 
@@ -92,19 +101,22 @@ def _instance_types(sections: Sections) -> Iterator[Problem]:
     for i, target in enumerate(sections.get("compute") or []):
         if target.instance_type not in INSTANCE_TYPES:
             yield Problem(
-                path=f"compute.{i}.instance_type", value=target.instance_type,
+                path=f"compute.{i}.instance_type",
+                value=target.instance_type,
                 message="unknown instance type",
                 hint=f"did you mean {', '.join(similar_types(target.instance_type))}?",
             )
         if target.purchase == "spot" and target.warm_pool_seconds:
             yield Problem(
-                path=f"compute.{i}.warm_pool_seconds", value=target.warm_pool_seconds,
+                path=f"compute.{i}.warm_pool_seconds",
+                value=target.warm_pool_seconds,
                 message="SageMaker keeps no warm pool for a spot job",
                 hint="set it to 0, or purchase to on_demand",
             )
         if (target.purchase == "training_plan") != (target.training_plan_arn is not None):
             yield Problem(
-                path=f"compute.{i}.training_plan_arn", value=target.training_plan_arn,
+                path=f"compute.{i}.training_plan_arn",
+                value=target.training_plan_arn,
                 message="purchase training_plan and training_plan_arn go together",
                 hint="give both, or neither",
             )
@@ -132,7 +144,8 @@ def _mesh(sections: Sections) -> Iterator[Problem]:
         if mesh is None:
             shard = parallelism.shard or "auto"
             yield Problem(
-                path="parallelism", value=parallelism.model_dump(mode="json"),
+                path="parallelism",
+                value=parallelism.model_dump(mode="json"),
                 message=(
                     f"replicate {parallelism.replicate} × shard {shard} × tensor "
                     f"{parallelism.tensor} × pipeline {parallelism.pipeline} is not the world size "
@@ -145,7 +158,8 @@ def _mesh(sections: Sections) -> Iterator[Problem]:
             data_ranks = mesh[1] * mesh[2]
             if train.global_batch % (data_ranks * train.micro_batch):
                 yield Problem(
-                    path="train.global_batch", value=train.global_batch,
+                    path="train.global_batch",
+                    value=train.global_batch,
                     message=(
                         f"not a multiple of data ranks × micro_batch = {data_ranks} × "
                         f"{train.micro_batch} on compute.{i}"
@@ -162,7 +176,8 @@ def _first_cut(sections: Sections) -> Iterator[Problem]:
     for name in ("tensor", "pipeline"):
         if getattr(parallelism, name) > 1:
             yield Problem(
-                path=f"parallelism.{name}", value=getattr(parallelism, name),
+                path=f"parallelism.{name}",
+                value=getattr(parallelism, name),
                 message=f"this version's trainer has no {name} parallelism",
                 hint="leave it at 1; use replicate and shard",
             )
@@ -172,19 +187,27 @@ def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
     data, checkpoint = sections.get("data"), sections.get("checkpoint")
     if data is not None and data.mode == "s3":
         yield Problem(
-            path="data.mode", value="s3", message="this version's trainer does not stream from S3",
+            path="data.mode",
+            value="s3",
+            message="this version's trainer does not stream from S3",
             hint="use file, fastfile or fsx",
         )
     if checkpoint is not None and checkpoint.storage == "fsx":
         yield Problem(
-            path="checkpoint.storage", value="fsx",
+            path="checkpoint.storage",
+            value="fsx",
             message="this version cannot see checkpoints on a file system from the control plane",
             hint="use s3",
         )
 
 
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
-    _model, _instance_types, _mesh, _first_cut, _first_cut_storage, limit_problems,
+    _model,
+    _instance_types,
+    _mesh,
+    _first_cut,
+    _first_cut_storage,
+    limit_problems,
 )
 
 
@@ -193,7 +216,9 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
 
 def _not_an_object(raw: Any) -> Problem:
     return Problem(
-        path="$", value=raw, message="a run spec is a JSON object",
+        path="$",
+        value=raw,
+        message="a run spec is a JSON object",
         hint='the smallest: {"model": "tiny", "data": "datasets/stdlib", '
         '"compute": [{"instance_type": "ml.m5.large"}], "stop": {"steps": 100}}',
     )
@@ -232,7 +257,9 @@ def _from_pydantic(error: ValidationError, name: str, field: FieldInfo) -> Itera
             yield Problem(path=path, message="is required", hint=f"add {item['loc'][-1]!r}")
         else:
             yield Problem(
-                path=path, value=item["input"], message=item["msg"],
+                path=path,
+                value=item["input"],
+                message=item["msg"],
                 hint="see docs/run-spec.schema.json for what this field takes",
             )
 

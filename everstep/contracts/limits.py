@@ -26,7 +26,8 @@ def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
         arn = target.training_plan_arn
         if arn is not None and not PLAN_ARN.fullmatch(arn):
             yield Problem(
-                path=f"compute.{i}.training_plan_arn", value=arn,
+                path=f"compute.{i}.training_plan_arn",
+                value=arn,
                 message="is not the ARN of a training plan",
                 hint="arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
             )
@@ -37,12 +38,16 @@ def _tags(tags: Mapping[str, str]) -> Iterator[Problem]:
     for key, value in tags.items():
         if not key or not TAG.fullmatch(key) or not TAG.fullmatch(value):
             yield Problem(
-                path=f"tags.{key}", value=value, message="AWS does not take this tag",
+                path=f"tags.{key}",
+                value=value,
+                message="AWS does not take this tag",
                 hint="letters, digits, spaces and _ . : / = + - @; the key is not empty",
             )
         elif key.lower().startswith(("aws:", "everstep:")):
             yield Problem(
-                path=f"tags.{key}", value=value, message="the prefix of this tag is reserved",
+                path=f"tags.{key}",
+                value=value,
+                message="the prefix of this tag is reserved",
                 hint="choose a key that starts neither with aws: nor with everstep:",
             )
 
@@ -51,19 +56,25 @@ def _environment(environment: Mapping[str, str]) -> Iterator[Problem]:
     path = "trainer.environment"
     if len(environment) > MAX_ENVIRONMENT:
         yield Problem(
-            path=path, value=len(environment), message=f"more than {MAX_ENVIRONMENT} variables",
+            path=path,
+            value=len(environment),
+            message=f"more than {MAX_ENVIRONMENT} variables",
             hint="put settings into hyperparameters, or into a file of the image",
         )
     yield from _long(path, environment, 512, 512)
     for key, value in environment.items():
         if not VARIABLE.fullmatch(key):
             yield Problem(
-                path=f"{path}.{key}", value=value, message="is not the name of a variable",
+                path=f"{path}.{key}",
+                value=value,
+                message="is not the name of a variable",
                 hint="letters, digits and _, not starting with a digit",
             )
         elif key.startswith("EVERSTEP_"):
             yield Problem(
-                path=f"{path}.{key}", value=value, message="Everstep sets this variable itself",
+                path=f"{path}.{key}",
+                value=value,
+                message="Everstep sets this variable itself",
                 hint="choose a name that does not start with EVERSTEP_",
             )
 
@@ -71,12 +82,16 @@ def _environment(environment: Mapping[str, str]) -> Iterator[Problem]:
 def _command(command: list[str], image: str) -> Iterator[Problem]:
     if not 1 <= len(command) <= 100 or any(len(part) > 256 for part in command):
         yield Problem(
-            path="trainer.command", value=command, message="SageMaker does not take this command",
+            path="trainer.command",
+            value=command,
+            message="SageMaker does not take this command",
             hint="1 to 100 words of at most 256 characters; put more into a script of the image",
         )
     if not image or len(image) > 200 or image.split() != [image]:
         yield Problem(
-            path="trainer.image", value=image, message="is not an image",
+            path="trainer.image",
+            value=image,
+            message="is not an image",
             hint="repository:tag in the account's registry, or a whole image URI",
         )
 
@@ -85,6 +100,8 @@ def _long(path: str, given: Mapping[str, str], key_most: int, most: int) -> Iter
     for key, value in given.items():
         if len(key) > key_most or len(value) > most:
             yield Problem(
-                path=f"{path}.{key[:key_most]}", value=value, message="is too long",
+                path=f"{path}.{key[:key_most]}",
+                value=value,
+                message="is too long",
                 hint=f"names of at most {key_most} characters, values of at most {most}",
             )

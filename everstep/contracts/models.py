@@ -48,11 +48,21 @@ PRESETS: dict[str, ModelConfig] = {
         dim=8192, layers=80, heads=64, kv_heads=8, ffn_dim=28672, vocab_size=32000
     ),
     "llama3-8b": ModelConfig(
-        dim=4096, layers=32, heads=32, kv_heads=8, ffn_dim=14336, vocab_size=128256,
+        dim=4096,
+        layers=32,
+        heads=32,
+        kv_heads=8,
+        ffn_dim=14336,
+        vocab_size=128256,
         rope_theta=500_000.0,
     ),
     "llama3-70b": ModelConfig(
-        dim=8192, layers=80, heads=64, kv_heads=8, ffn_dim=28672, vocab_size=128256,
+        dim=8192,
+        layers=80,
+        heads=64,
+        kv_heads=8,
+        ffn_dim=28672,
+        vocab_size=128256,
         rope_theta=500_000.0,
     ),
 }

@@ -19,7 +19,9 @@ def problem_of_run_id(execution_name: str) -> list[Problem]:
         return []
     return [
         Problem(
-            path="execution name", value=execution_name, message="is not a run id",
+            path="execution name",
+            value=execution_name,
+            message="is not a run id",
             hint="letters and digits, hyphens between them, at most 40 characters",
         )
     ]

@@ -18,7 +18,8 @@ def schema() -> dict[str, Any]:
     for name, description in SHORT.items():
         section = body["properties"][name]
         body["properties"][name] = {
-            "title": name.title(), "description": description,
+            "title": name.title(),
+            "description": description,
             "anyOf": [{"type": "string"}, section],
         }
     return {"$schema": DIALECT, **body, "title": "Everstep run spec"}

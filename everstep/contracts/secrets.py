@@ -44,7 +44,9 @@ def _named(key: str, value: Any) -> bool:
 
 def _refused(path: str) -> Problem:
     return Problem(
-        path=path or "$", value=NOT_SHOWN, message="looks like a literal secret",
+        path=path or "$",
+        value=NOT_SHOWN,
+        message="looks like a literal secret",
         hint="execution history keeps raw input: give the ARN of a Secrets Manager secret or an "
         "SSM parameter instead, and change the secret",
     )

@@ -68,8 +68,9 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 # Matched against "<secondary status>" and the transitions of a job that is Stopped.
 STOPPED: tuple[Rule, ...] = (
     Rule("stopped-max-runtime", r"MaxRuntimeExceeded", F.MAX_RUNTIME, A.CONTINUE_AS_NEW),
-    Rule("stopped-spot-wait", r"Interrupted.*MaxWaitTimeExceeded", F.INTERRUPTED,
-         A.CONTINUE_AS_NEW),
+    Rule(
+        "stopped-spot-wait", r"Interrupted.*MaxWaitTimeExceeded", F.INTERRUPTED, A.CONTINUE_AS_NEW
+    ),
     Rule("stopped-max-wait", r"MaxWaitTimeExceeded", F.CAPACITY, A.RETRY_BACKOFF),
     # Only as the last word: after a reclaim that the service cured, Stopped is someone's stop.
     Rule("stopped-spot", r"Interrupted$", F.INTERRUPTED, A.RETRY_SAME),
@@ -82,28 +83,72 @@ _AWS_TROUBLE = (
 
 # Matched at the start of FailureReason, or of an API error written the same way.
 PREFIXES: tuple[Rule, ...] = (
-    Rule("api-trouble", rf"(?:[\w.]*ClientError: An error occurred \()?{_AWS_TROUBLE}\b",
-         F.THROTTLING, A.RETRY_BACKOFF),
-    Rule("api-unreachable", r"(?:EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed"
-         r"|HTTPClient|SSL)Error\b|Lambda\.\w+|Sandbox\.Timedout|FormerJobRunning\b",
-         F.THROTTLING, A.RETRY_BACKOFF, "the control plane could not reach AWS, or had to wait"),
+    Rule(
+        "api-trouble",
+        rf"(?:[\w.]*ClientError: An error occurred \()?{_AWS_TROUBLE}\b",
+        F.THROTTLING,
+        A.RETRY_BACKOFF,
+    ),
+    Rule(
+        "api-unreachable",
+        r"(?:EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed"
+        r"|HTTPClient|SSL)Error\b|Lambda\.\w+|Sandbox\.Timedout|FormerJobRunning\b",
+        F.THROTTLING,
+        A.RETRY_BACKOFF,
+        "the control plane could not reach AWS, or had to wait",
+    ),
     Rule("capacity", r"CapacityError\b", F.CAPACITY, A.RETRY_BACKOFF),
     Rule("no-capacity", r"InsufficientInstanceCapacity\b", F.CAPACITY, A.RETRY_BACKOFF),
-    Rule("internal", r"InternalServerError\b", F.INFRASTRUCTURE, A.RETRY_SAME,
-         "the service lost a host or a part of itself"),
-    Rule("not-in-region", r"ResourceLimitExceeded:.*not available in this region",
-         F.BAD_CONFIG, A.DO_NOT_RETRY, "choose a type that the region offers"),
+    Rule(
+        "internal",
+        r"InternalServerError\b",
+        F.INFRASTRUCTURE,
+        A.RETRY_SAME,
+        "the service lost a host or a part of itself",
+    ),
+    Rule(
+        "not-in-region",
+        r"ResourceLimitExceeded:.*not available in this region",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "choose a type that the region offers",
+    ),
     Rule("limit", r"ResourceLimitExceeded\b", F.QUOTA, A.WAIT, "ask for a quota increase"),
-    Rule("job-stuck", r"ResourceInUse\b", F.BAD_CONFIG, A.DO_NOT_RETRY,
-         "a job of this name exists and is not ours: choose another run id"),
-    Rule("client-memory", r"ClientError:.*[Oo]ut [Oo]f [Mm]emory", F.OUT_OF_MEMORY_HOST,
-         A.DO_NOT_RETRY, "use a type with more host memory"),
-    Rule("client-disk", r"ClientError:.*[Ii]nsufficient disk space", F.BAD_CONFIG, A.DO_NOT_RETRY,
-         "raise compute.volume_gib"),
-    Rule("client", r"ClientError\b", F.BAD_CONFIG, A.DO_NOT_RETRY,
-         "the request itself is refused: image, role, data or command"),
-    Rule("refused", r"(ValidationException|AccessDenied\w*|ResourceNotFound\w*)\b", F.BAD_CONFIG,
-         A.DO_NOT_RETRY, "the request itself is refused: read the cause"),
+    Rule(
+        "job-stuck",
+        r"ResourceInUse\b",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "a job of this name exists and is not ours: choose another run id",
+    ),
+    Rule(
+        "client-memory",
+        r"ClientError:.*[Oo]ut [Oo]f [Mm]emory",
+        F.OUT_OF_MEMORY_HOST,
+        A.DO_NOT_RETRY,
+        "use a type with more host memory",
+    ),
+    Rule(
+        "client-disk",
+        r"ClientError:.*[Ii]nsufficient disk space",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "raise compute.volume_gib",
+    ),
+    Rule(
+        "client",
+        r"ClientError\b",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "the request itself is refused: image, role, data or command",
+    ),
+    Rule(
+        "refused",
+        r"(ValidationException|AccessDenied\w*|ResourceNotFound\w*)\b",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "the request itself is refused: read the cause",
+    ),
 )
 
 _LOUD = (
@@ -119,45 +164,116 @@ _PYTHON = (
 
 # Matched in the failure file's kind and message, in FailureReason's text and in log lines.
 TEXTS: tuple[Rule, ...] = (
-    Rule("gpu-memory", r"(?s)^(?!.*more than 1EB memory).*(?:CUDA out of memory"
-         r"|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
-         r"|Cuda failure 'out of memory'|out_of_memory: CUDA)",
-         F.OUT_OF_MEMORY_GPU, A.DO_NOT_RETRY,
-         "lower train.micro_batch or sequence_length, or shard over more ranks"),
-    Rule("host-memory", r"oom[-_]kill|Out of memory: Kill|OOMKilled|OOM Killed"
-         r"|Cannot allocate memory|(?<!OutOf)MemoryError", F.OUT_OF_MEMORY_HOST, A.DO_NOT_RETRY,
-         "use a type with more host memory"),
-    Rule("disk-full", r"No space left on device|\[Errno 28\]", F.BAD_CONFIG, A.DO_NOT_RETRY,
-         "raise compute.volume_gib, or keep fewer checkpoints"),
-    Rule("shared-memory", r"out of shared memory|insufficient shared memory", F.BAD_CONFIG,
-         A.DO_NOT_RETRY, "use fewer data loader workers: SageMaker fixes the size of /dev/shm"),
-    Rule("efa-rules", r"Unable to insert remote address into address vector", F.BAD_CONFIG,
-         A.DO_NOT_RETRY, "the EFA security group must allow all traffic to itself, in and out"),
-    Rule("ecc", r"uncorrectable ECC|Xid \(PCI[^)]*\): (?:48|64|71|74|79|95|119|120|154)\b|XID-79",
-         F.INFRASTRUCTURE, A.RETRY_REPLACE_NODE, "a GPU or its link is broken"),
+    Rule(
+        "gpu-memory",
+        r"(?s)^(?!.*more than 1EB memory).*(?:CUDA out of memory"
+        r"|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|Cuda failure 'out of memory'|out_of_memory: CUDA)",
+        F.OUT_OF_MEMORY_GPU,
+        A.DO_NOT_RETRY,
+        "lower train.micro_batch or sequence_length, or shard over more ranks",
+    ),
+    Rule(
+        "host-memory",
+        r"oom[-_]kill|Out of memory: Kill|OOMKilled|OOM Killed"
+        r"|Cannot allocate memory|(?<!OutOf)MemoryError",
+        F.OUT_OF_MEMORY_HOST,
+        A.DO_NOT_RETRY,
+        "use a type with more host memory",
+    ),
+    Rule(
+        "disk-full",
+        r"No space left on device|\[Errno 28\]",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "raise compute.volume_gib, or keep fewer checkpoints",
+    ),
+    Rule(
+        "shared-memory",
+        r"out of shared memory|insufficient shared memory",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "use fewer data loader workers: SageMaker fixes the size of /dev/shm",
+    ),
+    Rule(
+        "efa-rules",
+        r"Unable to insert remote address into address vector",
+        F.BAD_CONFIG,
+        A.DO_NOT_RETRY,
+        "the EFA security group must allow all traffic to itself, in and out",
+    ),
+    Rule(
+        "ecc",
+        r"uncorrectable ECC|Xid \(PCI[^)]*\): (?:48|64|71|74|79|95|119|120|154)\b|XID-79",
+        F.INFRASTRUCTURE,
+        A.RETRY_REPLACE_NODE,
+        "a GPU or its link is broken",
+    ),
     Rule("gpu-contained", r"Xid \(PCI[^)]*\): (?:63|94)\b", F.INFRASTRUCTURE, A.RETRY_SAME),
-    Rule("xid-program", r"Xid \(PCI[^)]*\): (?:13|31|43)\b", F.USER_CODE, A.DO_NOT_RETRY,
-         "the program itself made an illegal GPU access"),
-    Rule("nan", r"(?i)found NaN|loss (?:is|became) (?:nan|inf)|non-finite (?:loss|grad)"
-         r"|(?:loss|training) diverged|loss scale already at minimum", F.DIVERGED, A.DO_NOT_RETRY,
-         "lower the learning rate, or skip the batches of that step"),
-    Rule("slow-down", r"\bSlowDown\b|SLOW_DOWN|reduce your request rate", F.STORAGE_TRANSIENT,
-         A.RETRY_BACKOFF),
-    Rule("bad-shard", r"\b(?:truncated|foreign|missing) shard|HeaderTooLarge", F.BAD_DATA,
-         A.DO_NOT_RETRY, "prepare the dataset anew"),
+    Rule(
+        "xid-program",
+        r"Xid \(PCI[^)]*\): (?:13|31|43)\b",
+        F.USER_CODE,
+        A.DO_NOT_RETRY,
+        "the program itself made an illegal GPU access",
+    ),
+    Rule(
+        "nan",
+        r"(?i)found NaN|loss (?:is|became) (?:nan|inf)|non-finite (?:loss|grad)"
+        r"|(?:loss|training) diverged|loss scale already at minimum",
+        F.DIVERGED,
+        A.DO_NOT_RETRY,
+        "lower the learning rate, or skip the batches of that step",
+    ),
+    Rule(
+        "slow-down",
+        r"\bSlowDown\b|SLOW_DOWN|reduce your request rate",
+        F.STORAGE_TRANSIENT,
+        A.RETRY_BACKOFF,
+    ),
+    Rule(
+        "bad-shard",
+        r"\b(?:truncated|foreign|missing) shard|HeaderTooLarge",
+        F.BAD_DATA,
+        A.DO_NOT_RETRY,
+        "prepare the dataset anew",
+    ),
     Rule("spot-notice", r"Spot Instance Interruption", F.INTERRUPTED, A.RETRY_SAME),
-    Rule("python", _PYTHON, F.USER_CODE, A.RETRY_SAME,
-         "the trainer raised: read the traceback in the log"),
-    Rule("collective", r"[Cc]ollective operation timeout|RendezvousTimeout|Timed out waiting \d+ms"
-         r"|monitoredBarrier|Watchdog caught collective", F.COMMUNICATION_HANG, A.RETRY_SAME,
-         "one rank stopped answering the others", victim=True),
-    Rule("killed", r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG", F.INFRASTRUCTURE,
-         A.RETRY_SAME, "a process was killed from outside", victim=True),
-    Rule("peer-gone", r"Connection (?:closed by|reset by|refused)|DistBackendError"
-         r"|DistNetworkError|DistStoreError|remote process exited|Broken pipe"
-         r"|heartbeat monitor timed out|client socket has timed out|RendezvousConnectionError"
-         r"|NCCL communicator was aborted|recvValue failed", F.INFRASTRUCTURE, A.RETRY_SAME,
-         "a peer went away first", victim=True),
+    Rule(
+        "python",
+        _PYTHON,
+        F.USER_CODE,
+        A.RETRY_SAME,
+        "the trainer raised: read the traceback in the log",
+    ),
+    Rule(
+        "collective",
+        r"[Cc]ollective operation timeout|RendezvousTimeout|Timed out waiting \d+ms"
+        r"|monitoredBarrier|Watchdog caught collective",
+        F.COMMUNICATION_HANG,
+        A.RETRY_SAME,
+        "one rank stopped answering the others",
+        victim=True,
+    ),
+    Rule(
+        "killed",
+        r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
+        F.INFRASTRUCTURE,
+        A.RETRY_SAME,
+        "a process was killed from outside",
+        victim=True,
+    ),
+    Rule(
+        "peer-gone",
+        r"Connection (?:closed by|reset by|refused)|DistBackendError"
+        r"|DistNetworkError|DistStoreError|remote process exited|Broken pipe"
+        r"|heartbeat monitor timed out|client socket has timed out|RendezvousConnectionError"
+        r"|NCCL communicator was aborted|recvValue failed",
+        F.INFRASTRUCTURE,
+        A.RETRY_SAME,
+        "a peer went away first",
+        victim=True,
+    ),
 )
 
 
@@ -192,20 +308,34 @@ def classify(evidence: Evidence) -> Failure:
             return failure
     reason = evidence.outcome.failure_reason if evidence.outcome else evidence.state_cause
     return _failure(
-        evidence, F.UNKNOWN, A.RETRY_SAME, reason or evidence.state_error or "no cause was found",
-        "unknown", "read the job's log; tell us the line so that it gets a class",
+        evidence,
+        F.UNKNOWN,
+        A.RETRY_SAME,
+        reason or evidence.state_error or "no cause was found",
+        "unknown",
+        "read the job's log; tell us the line so that it gets a class",
     )
 
 
 def _failure(
-    evidence: Evidence, failure_class: FailureClass, action: Action, cause: str, rule: str,
-    hint: str = "", rank: int | None = None,
+    evidence: Evidence,
+    failure_class: FailureClass,
+    action: Action,
+    cause: str,
+    rule: str,
+    hint: str = "",
+    rank: int | None = None,
 ) -> Failure:
     line = " ".join(redact(cause[:TEXT_LENGTH]).split())
     if len(line) > CAUSE_LENGTH:
         line = line[: CAUSE_LENGTH - 1] + "…"
     return Failure(
-        failure_class=failure_class, action=action, cause=line, rule=rule, hint=hint, rank=rank,
+        failure_class=failure_class,
+        action=action,
+        cause=line,
+        rule=rule,
+        hint=hint,
+        rank=rank,
         step=evidence.last_step,
     )
 
@@ -231,12 +361,18 @@ def _by_status(evidence: Evidence) -> Failure | None:
                     evidence, rule.failure_class, rule.action, cause, rule.id, rule.hint
                 )
         return _failure(
-            evidence, F.USER_STOP, A.DO_NOT_RETRY, "the job was stopped by someone", "stopped",
+            evidence,
+            F.USER_STOP,
+            A.DO_NOT_RETRY,
+            "the job was stopped by someone",
+            "stopped",
             "redrive the execution to go on",
         )
     if outcome.status == "Completed":
         return _by_own_stop(evidence) or _failure(
-            evidence, F.INCOMPLETE, A.RETRY_SAME,
+            evidence,
+            F.INCOMPLETE,
+            A.RETRY_SAME,
             evidence.incomplete or "the job says Completed without the final checkpoint",
             "incomplete",
             "a trainer that ends early must leave a final checkpoint: see docs/trainer-contract.md",
@@ -251,10 +387,13 @@ def _by_own_stop(evidence: Evidence) -> Failure | None:
         if progress is not None and progress.everstep == "stopped":
             deadline = (progress.model_extra or {}).get("reason") == "deadline"
             return _failure(
-                evidence, F.MAX_RUNTIME if deadline else F.INTERRUPTED,
+                evidence,
+                F.MAX_RUNTIME if deadline else F.INTERRUPTED,
                 A.CONTINUE_AS_NEW if deadline else A.RETRY_SAME,
-                "the trainer saved and ended before its deadline" if deadline
-                else "the trainer was told to end, and saved", "own-stop",
+                "the trainer saved and ended before its deadline"
+                if deadline
+                else "the trainer was told to end, and saved",
+                "own-stop",
             )
     return None
 
@@ -311,4 +450,4 @@ def _rank(text: str) -> int | None:
 
 
 def _without_prefix(reason: str) -> Iterable[str]:
-    return re.sub(r"^AlgorithmError:\s*", "", reason).replace("ErrorMessage \"", "").splitlines()
+    return re.sub(r"^AlgorithmError:\s*", "", reason).replace('ErrorMessage "', "").splitlines()

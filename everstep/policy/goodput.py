@@ -46,7 +46,9 @@ def goodput(launches: Sequence[Launch], steps: Mapping[int, Sequence[StepTime]])
     done = sum(len({s.step for s in one}) for one in steps.values())
     paid = sum(x.outcome.billable_seconds for x in launches if x.outcome)
     return Goodput(
-        useful_seconds=useful, recomputed_seconds=total - useful, paid_seconds=float(paid),
+        useful_seconds=useful,
+        recomputed_seconds=total - useful,
+        paid_seconds=float(paid),
         steps_lost=done - len(last),
     )
 

@@ -66,7 +66,8 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
     if launch.subnet:
         request["VpcConfig"] = {
-            "SecurityGroupIds": team.security_groups, "Subnets": [launch.subnet]
+            "SecurityGroupIds": team.security_groups,
+            "Subnets": [launch.subnet],
         }
     if target.purchase == "spot":
         request["EnableManagedSpotTraining"] = True

@@ -65,9 +65,7 @@ def needs_of(spec: RunSpec, target: Target) -> list[Need]:
     return needs
 
 
-def judge(
-    needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]
-) -> Verdict:
+def judge(needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]) -> Verdict:
     """GO, WAIT until others have ended, or NEVER. A quota that no list names is not held against a
     run: CreateTrainingJob has the last word."""
     waiting: list[str] = []

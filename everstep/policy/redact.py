@@ -6,9 +6,7 @@ from everstep.contracts.run_spec import SECRET
 
 HIDDEN = "<redacted>"
 _NAME = r"[\w.-]{0,80}(?:secret|passw(?:or)?d|token(?![a-z])|api[_-]?key|credential)[\w.-]{0,80}"
-_ASSIGNED = re.compile(
-    rf"(?i)(?<![\w.-])({_NAME})([\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{{4,}})"
-)
+_ASSIGNED = re.compile(rf"(?i)(?<![\w.-])({_NAME})([\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{{4,}})")
 _OPTION = re.compile(rf"(?i)(?<!\S)(--{_NAME})(\s+[\"']?)([^\s\"'-][^\s\"']{{3,}})")
 _FORMS = (
     (re.compile(r"(?i)\b(Bearer|Basic)\s+[\w.~+/=-]{12,}"), rf"\1 {HIDDEN}"),

@@ -55,9 +55,7 @@ class Verdict(BaseModel):
     detail: str | None = None
 
 
-def observe(
-    seen: Seen, secondary_status: str, status_since: float, lines: Iterable[Line]
-) -> Seen:
+def observe(seen: Seen, secondary_status: str, status_since: float, lines: Iterable[Line]) -> Seen:
     """Fold what the service and the trainer say now into what was known.
 
     The trainer's own phases count only while the service says Training, and only those it printed
@@ -73,9 +71,13 @@ def observe(
         return state.model_copy(update={"progress_epoch": None}) if restarted else state
     training_since = status_since if secondary_status == "Training" else 0.0
     if training_since and _begins(seen, training_since):
-        seen = seen.model_copy(update={
-            "phase": Phase.WARMUP, "phase_since_epoch": training_since, "progress_epoch": None,
-        })
+        seen = seen.model_copy(
+            update={
+                "phase": Phase.WARMUP,
+                "phase_since_epoch": training_since,
+                "progress_epoch": None,
+            }
+        )
     for line in lines:
         if line.time_epoch >= training_since:
             seen = _fold(seen, line)
@@ -96,13 +98,15 @@ def _fold(seen: Seen, line: Line) -> Seen:
     if progress.everstep == "step" and progress.step is not None:
         if seen.last_step is not None and progress.step == seen.last_step and seen.progress_epoch:
             return seen  # printed again, not stepped again
-        return seen.model_copy(update={
-            "phase": Phase.STEP,
-            "phase_since_epoch": line.time_epoch,
-            "last_step": progress.step,
-            "progress_epoch": line.time_epoch,
-            "first_step_epoch": seen.first_step_epoch or line.time_epoch,
-        })
+        return seen.model_copy(
+            update={
+                "phase": Phase.STEP,
+                "phase_since_epoch": line.time_epoch,
+                "last_step": progress.step,
+                "progress_epoch": line.time_epoch,
+                "first_step_epoch": seen.first_step_epoch or line.time_epoch,
+            }
+        )
     if progress.phase is not None and progress.phase != seen.phase:
         return seen.model_copy(
             update={"phase": progress.phase, "phase_since_epoch": line.time_epoch}

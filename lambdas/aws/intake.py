@@ -39,23 +39,45 @@ def dataset_problems(spec: RunSpec, start: Start, objects: Checkpoints) -> list[
     """The dataset is there, and the model's vocabulary holds its tokens."""
     uri = f"{start.team.data_uri}/{spec.data.prefix.strip('/')}/index.json"
     if spec.data.mode == "fsx" and start.team.file_system_id is None:
-        return [Problem(path="data.mode", value="fsx", message="this stack has no file system",
-                        hint="enable fsx in the environment's config, or use file or fastfile")]
+        return [
+            Problem(
+                path="data.mode",
+                value="fsx",
+                message="this stack has no file system",
+                hint="enable fsx in the environment's config, or use file or fastfile",
+            )
+        ]
     try:
         index = objects.read_json(uri)
     except ValueError:
         index = "not JSON"
     if index is None:
-        return [Problem(path="data.prefix", value=spec.data.prefix, message=f"no dataset at {uri}",
-                        hint="upload one: `python -m trainer.prepare --help`")]
+        return [
+            Problem(
+                path="data.prefix",
+                value=spec.data.prefix,
+                message=f"no dataset at {uri}",
+                hint="upload one: `python -m trainer.prepare --help`",
+            )
+        ]
     vocabulary = index.get("vocab_size") if isinstance(index, dict) else None
     if not isinstance(vocabulary, int):
-        return [Problem(path="data.prefix", value=spec.data.prefix,
-                        message=f"{uri} is not a dataset index",
-                        hint="make one with `python -m trainer.prepare`")]
+        return [
+            Problem(
+                path="data.prefix",
+                value=spec.data.prefix,
+                message=f"{uri} is not a dataset index",
+                hint="make one with `python -m trainer.prepare`",
+            )
+        ]
     model = resolve_model(spec.model)
     if vocabulary > model.vocab_size:
-        return [Problem(path="model.vocab_size", value=model.vocab_size,
-                        message=f"the dataset's tokens reach {vocabulary}",
-                        hint=f"set model.vocab_size to {vocabulary} or more")]
+        return [
+            Problem(
+                path="model.vocab_size",
+                value=model.vocab_size,
+                message=f"the dataset's tokens reach {vocabulary}",
+                hint=f"set model.vocab_size to {vocabulary} or more",
+            )
+        ]
     return []

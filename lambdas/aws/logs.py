@@ -23,7 +23,9 @@ class JobLogs:
         """Progress lines of any host after a time, oldest first. Read when first asked for."""
         try:
             pages = self._client.get_paginator("filter_log_events").paginate(
-                logGroupName=GROUP, logStreamNamePrefix=f"{job}/", filterPattern=PROGRESS_PATTERN,
+                logGroupName=GROUP,
+                logStreamNamePrefix=f"{job}/",
+                filterPattern=PROGRESS_PATTERN,
                 startTime=int(since_epoch * 1000),
             )
             events = [event for page in pages for event in page["events"]]
@@ -38,7 +40,8 @@ class JobLogs:
         """The last lines of each host, in order of time."""
         try:
             pages = self._client.get_paginator("describe_log_streams").paginate(
-                logGroupName=GROUP, logStreamNamePrefix=f"{job}/",
+                logGroupName=GROUP,
+                logStreamNamePrefix=f"{job}/",
                 PaginationConfig={"MaxItems": MAX_STREAMS},
             )
             streams = [stream for page in pages for stream in page["logStreams"]]

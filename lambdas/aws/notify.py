@@ -30,10 +30,23 @@ class Notifier:
         if kind not in run.spec.notify.on:
             return
         spend = spend_of(launches, self._env.prices_usd)
-        facts = {"run_id": run.run_id, "team": run.team.name, "kind": kind,
-                 "attempts": sum(x.spent_attempt for x in launches), "gpu_hours": spend.gpu_hours}
-        lines = [f"Run {run.run_id}: {text}", "", *history(launches), "", f"Spent: {spend}.",
-                 f"Runbook: {self._env.runbook_url}", "", json.dumps(facts)]
+        facts = {
+            "run_id": run.run_id,
+            "team": run.team.name,
+            "kind": kind,
+            "attempts": sum(x.spent_attempt for x in launches),
+            "gpu_hours": spend.gpu_hours,
+        }
+        lines = [
+            f"Run {run.run_id}: {text}",
+            "",
+            *history(launches),
+            "",
+            f"Spent: {spend}.",
+            f"Runbook: {self._env.runbook_url}",
+            "",
+            json.dumps(facts),
+        ]
         try:
             self._client.publish(
                 TopicArn=self._env.topic_arn,
@@ -48,7 +61,7 @@ def history(launches: list[Launch]) -> list[str]:
     """One line a launch; of a long history the first and the last ones."""
     lines = []
     if len(launches) > HISTORY_LINES:
-        head, tail = launches[:5], launches[5 - HISTORY_LINES:]
+        head, tail = launches[:5], launches[5 - HISTORY_LINES :]
         return [*history(head), f"       … {len(launches) - HISTORY_LINES} more …", *history(tail)]
     for x in launches:
         steps = f"steps {x.resume_step}–{x.last_step}" if x.last_step is not None else "no step"

@@ -40,13 +40,15 @@ class Quotas:
             },
         )
         jobs = [r["TrainingJob"] for page in pages for r in page["Results"]]
-        return usage([
-            (
-                job["ResourceConfig"]["InstanceType"],
-                job["ResourceConfig"]["InstanceCount"],
-                bool(job.get("EnableManagedSpotTraining")),
-            )
-            for job in jobs
-            if job["ResourceConfig"].get("InstanceType")
-            and not job["ResourceConfig"].get("TrainingPlanArn")
-        ])
+        return usage(
+            [
+                (
+                    job["ResourceConfig"]["InstanceType"],
+                    job["ResourceConfig"]["InstanceCount"],
+                    bool(job.get("EnableManagedSpotTraining")),
+                )
+                for job in jobs
+                if job["ResourceConfig"].get("InstanceType")
+                and not job["ResourceConfig"].get("TrainingPlanArn")
+            ]
+        )

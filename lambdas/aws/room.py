@@ -23,6 +23,10 @@ def end_wait(run: Run, store: Store, now: float, status: RunStatus = RunStatus.R
     if run.waiting is None:
         return False
     return store.update(
-        run, equal={"waiting": run.waiting}, waiting=None, active=False, status=status,
+        run,
+        equal={"waiting": run.waiting},
+        waiting=None,
+        active=False,
+        status=status,
         waited_seconds=run.waited_seconds + max(0.0, now - run.waiting.since_epoch),
     )

@@ -52,7 +52,8 @@ class Store:
     def launches(self, run_id: str) -> list[Launch]:
         """All launches of a run, oldest first."""
         pages = self._client.get_paginator("query").paginate(
-            TableName=self._table, ConsistentRead=True,
+            TableName=self._table,
+            ConsistentRead=True,
             KeyConditionExpression="run_id = :r AND begins_with(#i, :p)",
             ExpressionAttributeNames={"#i": "item"},
             ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": "launch#"}},
@@ -62,7 +63,8 @@ class Store:
     def active(self, kind: Literal["launch", "waiting"]) -> Iterator[tuple[str, str]]:
         """(run id, item) of what may change by itself. The index lags: read the row again."""
         pages = self._client.get_paginator("query").paginate(
-            TableName=self._table, IndexName=ACTIVE_INDEX,
+            TableName=self._table,
+            IndexName=ACTIVE_INDEX,
             KeyConditionExpression="active = :a",
             ExpressionAttributeValues={":a": {"S": kind}},
         )
@@ -76,7 +78,9 @@ class Store:
             item["active"] = {"S": ACTIVE_KEYS[Launch]}
         return self._won(
             self._client.put_item,
-            TableName=self._table, Item=item, ConditionExpression="attribute_not_exists(run_id)",
+            TableName=self._table,
+            Item=item,
+            ConditionExpression="attribute_not_exists(run_id)",
         )
 
     def update(
@@ -133,7 +137,8 @@ class Store:
 
     def _get(self, run_id: str, item: str) -> dict[str, Any] | None:
         answer = self._client.get_item(
-            TableName=self._table, ConsistentRead=True,
+            TableName=self._table,
+            ConsistentRead=True,
             Key={"run_id": {"S": run_id}, "item": {"S": item}},
         )
         return _plain(answer["Item"]) if "Item" in answer else None

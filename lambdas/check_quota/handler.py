@@ -21,8 +21,10 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         )
     waited = "" if verdict.room is Room.NEVER else "the wait's deadline has passed: "
     failure = Failure(
-        failure_class=FailureClass.QUOTA, action=Action.DO_NOT_RETRY,
-        cause=f"{waited}{verdict.reason}", rule="check-quota",
+        failure_class=FailureClass.QUOTA,
+        action=Action.DO_NOT_RETRY,
+        cause=f"{waited}{verdict.reason}",
+        rule="check-quota",
         hint="ask for an increase in Service Quotas, then redrive the execution",
     )
     services.store.update(run, failure=failure)

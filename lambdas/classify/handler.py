@@ -32,15 +32,25 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     error = step.error
     failure = classify(
         Evidence(
-            stop_reason=launch.stop_reason, stop_detail=launch.stop_detail, outcome=outcome,
+            stop_reason=launch.stop_reason,
+            stop_detail=launch.stop_detail,
+            outcome=outcome,
             failure_file=services.checkpoints.failure_file(output_uri(run), launch.launch)
-            if made else None,
-            log=log, incomplete=step.message, last_step=last_step,
-            state_error=error.Error if error else "", state_cause=error.Cause if error else "",
+            if made
+            else None,
+            log=log,
+            incomplete=step.message,
+            last_step=last_step,
+            state_error=error.Error if error else "",
+            state_cause=error.Cause if error else "",
         )
     )
     services.store.update(
-        launch, outcome=outcome, failure=failure, last_step=last_step, active=False,
+        launch,
+        outcome=outcome,
+        failure=failure,
+        last_step=last_step,
+        active=False,
         committed_step=newest.manifest.step if newest else launch.resume_step,
     )
     return step.to(State.DECIDE, message=None)

@@ -25,8 +25,10 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if decision.kind is DecisionKind.WAIT:
         cause = launch.failure.cause if launch.failure else decision.reason
         return step.to(
-            State.WAIT_FOR_ROOM, wait_seconds=max(1, seconds_left(run, services.clock())),
-            hold_seconds=decision.wait_seconds, message=cause,
+            State.WAIT_FOR_ROOM,
+            wait_seconds=max(1, seconds_left(run, services.clock())),
+            hold_seconds=decision.wait_seconds,
+            message=cause,
         )
     if decision.wait_seconds:
         return step.to(State.BACKOFF, wait_seconds=decision.wait_seconds)

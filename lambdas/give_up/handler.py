@@ -16,8 +16,13 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     launches = services.store.launches(step.run_id)
     if _redriven(run, step):
         services.store.update(
-            run, status=RunStatus.RUNNING, redrive_count=step.redrive_count,
-            attempts_reset_at_launch=step.launch, failure=None, waiting=None, waited_seconds=0.0,
+            run,
+            status=RunStatus.RUNNING,
+            redrive_count=step.redrive_count,
+            attempts_reset_at_launch=step.launch,
+            failure=None,
+            waiting=None,
+            waited_seconds=0.0,
         )
         return step.to(State.CHECK_QUOTA)
     failure, reason = _why(run, launches)
@@ -30,8 +35,11 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     if run.status not in _ENDED:
         services.notifier.send(run, "give_up", text, launches)
     services.store.update(
-        run, status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP, note=text,
-        redrive_count=step.redrive_count, active=False,
+        run,
+        status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP,
+        note=text,
+        redrive_count=step.redrive_count,
+        active=False,
     )
     raise _error(failure)("\n".join([text, "", *history(launches), "", "Redrive to go on."]))
 

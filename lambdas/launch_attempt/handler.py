@@ -2,6 +2,7 @@
 
 from everstep.contracts.failures import StopReason
 from everstep.contracts.payloads import State, TokenStep
+from everstep.contracts.records import Outcome
 from everstep.policy.job_request import job_request
 from lambdas.aws.jobs import NOT_CREATED, LaunchRefused
 from lambdas.aws.services import Services, state_handler
@@ -25,6 +26,8 @@ def act(step: TokenStep, services: Services) -> None:
         # The execution was stopped here and then redriven: this launch's name is burnt.
         run = store.run(step.run_id)
         store.update(run, attempts_reset_at_launch=launch.launch)
+        never = Outcome(status=NOT_CREATED, secondary_status="")
+        store.update(launch, outcome=never, absent=["outcome"], active=False)
         services.machine.succeed(step.task_token, step.to(State.PLAN_ATTEMPT))
         return
     store.update(launch, task_token=step.task_token)

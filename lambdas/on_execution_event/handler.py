@@ -38,8 +38,11 @@ def act(event: ExecutionEvent, services: Services) -> bool:
     if not stopped:
         services.notifier.send(run, "give_up", note, launches)
     services.store.update(
-        run, status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP, note=note,
-        waiting=None, active=False,
+        run,
+        status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP,
+        note=note,
+        waiting=None,
+        active=False,
     )
     return True
 

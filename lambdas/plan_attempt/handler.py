@@ -20,9 +20,14 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     target = run.spec.target(index)
     newest = services.checkpoints.newest(checkpoint_uri(run))
     launch = Launch(
-        run_id=run.run_id, launch=number, job_name=job_name(run.run_id, number),
-        execution_arn=step.execution_arn, target=index, subnet=_subnet(run, target),
-        instance_type=target.instance_type, nodes=target.nodes,
+        run_id=run.run_id,
+        launch=number,
+        job_name=job_name(run.run_id, number),
+        execution_arn=step.execution_arn,
+        target=index,
+        subnet=_subnet(run, target),
+        instance_type=target.instance_type,
+        nodes=target.nodes,
         resume_checkpoint=str(newest.name) if newest else None,
         resume_step=newest.manifest.step if newest else 0,
         planned_epoch=services.clock(),

@@ -23,7 +23,8 @@ def act(start: Start, services: Services) -> dict[str, Any]:
         problems += dataset_problems(spec, start, services.checkpoints)
         problems += _without_price(spec, services)
     step = Step(
-        run_id=run_id_of(start.execution_name), execution_arn=start.execution_arn,
+        run_id=run_id_of(start.execution_name),
+        execution_arn=start.execution_arn,
         heartbeat_seconds=services.env.heartbeat_seconds,
     )
     if spec is None or problems:
@@ -37,7 +38,8 @@ def _without_price(spec: RunSpec, services: Services) -> Iterator[Problem]:
     missing = sorted(types - services.env.prices_usd.keys())
     if spec.budget.max_usd is not None and missing:
         yield Problem(
-            path="budget.max_usd", value=spec.budget.max_usd,
+            path="budget.max_usd",
+            value=spec.budget.max_usd,
             message=f"no price is configured for {', '.join(missing)}",
             hint="add it to prices_usd in the environment's config, or use budget.max_gpu_hours",
         )
@@ -45,7 +47,10 @@ def _without_price(spec: RunSpec, services: Services) -> Iterator[Problem]:
 
 def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> dict[str, Any]:
     run = Run(
-        run_id=step.run_id, execution_arn=start.execution_arn, team=start.team, spec=spec,
+        run_id=step.run_id,
+        execution_arn=start.execution_arn,
+        team=start.team,
+        spec=spec,
         created_epoch=services.clock(),
     )
     if services.store.put_new(run):
@@ -58,15 +63,26 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
         return step.to(State.CHECK_QUOTA, launch=last)  # this handler ran before
     other_team = known.team.name != start.team.name
     if again or other_team or services.machine.is_running(known.execution_arn):
-        taken = Problem(path="execution name", value=start.execution_name,
-                        message=f"run id is taken by {known.execution_arn}",
-                        hint="choose another name")
+        taken = Problem(
+            path="execution name",
+            value=start.execution_name,
+            message=f"run id is taken by {known.execution_arn}",
+            hint="choose another name",
+        )
         return step.to(State.REFUSE_SPEC, message=describe([taken]))
     # A continuation: the same run under a new execution.
     services.store.update(
-        known, execution_arn=start.execution_arn, team=start.team, spec=spec,
-        status=RunStatus.RUNNING, attempts_reset_at_launch=last, redrive_count=0, failure=None,
-        waiting=None, waited_seconds=0.0, active=False,
+        known,
+        execution_arn=start.execution_arn,
+        team=start.team,
+        spec=spec,
+        status=RunStatus.RUNNING,
+        attempts_reset_at_launch=last,
+        redrive_count=0,
+        failure=None,
+        waiting=None,
+        waited_seconds=0.0,
+        active=False,
     )
     return step.to(State.CHECK_QUOTA, launch=last)
 

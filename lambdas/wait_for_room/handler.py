@@ -8,7 +8,8 @@ from lambdas.aws.services import Services, state_handler
 def act(step: TokenStep, services: Services) -> None:
     run = services.store.run(step.run_id)
     waiting = Waiting(
-        reason=step.message or "no room", task_token=step.task_token,
+        reason=step.message or "no room",
+        task_token=step.task_token,
         since_epoch=run.waiting.since_epoch if run.waiting else services.clock(),
         hold_seconds=step.hold_seconds,
         step=step.model_dump(mode="json", exclude={"task_token", "hold_seconds"}),

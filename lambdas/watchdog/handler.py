@@ -26,7 +26,7 @@ def act(services: Services) -> dict[str, int]:
             counts["launches" if kind == "launch" else kind] += 1
             try:
                 one(run_id, item, services)
-            except Exception as error:  # reported below; the others must still be looked at
+            except Exception as error:  # noqa: BLE001 - raised below; the others still get a look
                 logger.exception("one run could not be looked at", run_id=run_id)
                 failed.append(f"{run_id} {item}: {error!r}")
     if failed:
@@ -44,8 +44,11 @@ def _launch(run_id: str, item: str, services: Services) -> None:
         if not running and services.clock() - launch.planned_epoch > MAKING_SECONDS:
             never = Outcome(status=NOT_CREATED, secondary_status="")
             services.store.update(
-                launch, outcome=never, stop_reason=StopReason.EXECUTION_STOPPED,
-                absent=["outcome"], active=False,
+                launch,
+                outcome=never,
+                stop_reason=StopReason.EXECUTION_STOPPED,
+                absent=["outcome"],
+                active=False,
             )
         return
     if services.jobs.settle(launch, job):

@@ -35,8 +35,10 @@ def only(raw: Any) -> Problem:
 
 def test_the_smallest_spec_is_shorter_than_ten_lines_and_good() -> None:
     assert len(json.dumps(SMALLEST, indent=2).splitlines()) > 5
-    text = '{"model": "tiny",\n "data": "datasets/stdlib",\n' \
+    text = (
+        '{"model": "tiny",\n "data": "datasets/stdlib",\n'
         ' "compute": [{"instance_type": "ml.m5.large"}],\n "stop": {"steps": 100}}'
+    )
     assert len(text.splitlines()) < 10
     found, problems = check_spec(json.loads(text))
     assert problems == []
@@ -50,15 +52,38 @@ P5 = {"instance_type": "ml.p5.48xlarge", "nodes": 2}
 BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("unknown section", spec(modle="tiny"), "modle", "tiny"),
     ("unknown field", spec(stop={"steps": 1, "step": 2}), "stop.step", 2),
-    ("unknown field in a list", spec(compute=[{"instance_type": "ml.m5.large", "node": 2}]),
-     "compute.0.node", 2),
-    ("unknown field in a shape", spec(model={"config": {
-        "dim": 64, "layers": 1, "heads": 2, "kv_heads": 2, "ffn_dim": 64, "vocab_size": 9,
-        "width": 3}}), "model.config.width", 3),
+    (
+        "unknown field in a list",
+        spec(compute=[{"instance_type": "ml.m5.large", "node": 2}]),
+        "compute.0.node",
+        2,
+    ),
+    (
+        "unknown field in a shape",
+        spec(
+            model={
+                "config": {
+                    "dim": 64,
+                    "layers": 1,
+                    "heads": 2,
+                    "kv_heads": 2,
+                    "ffn_dim": 64,
+                    "vocab_size": 9,
+                    "width": 3,
+                }
+            }
+        ),
+        "model.config.width",
+        3,
+    ),
     ("wrong type", spec(stop={"steps": "many"}), "stop.steps", "many"),
     ("out of range", spec(stop={"steps": 0}), "stop.steps", 0),
-    ("too long a run", spec(stop={"steps": 1, "max_runtime_hours": 673}),
-     "stop.max_runtime_hours", 673),
+    (
+        "too long a run",
+        spec(stop={"steps": 1, "max_runtime_hours": 673}),
+        "stop.max_runtime_hours",
+        673,
+    ),
     ("not a number", spec(budget={"max_usd": float("nan")}), "budget.max_usd", None),
     ("infinite", spec(retry={"backoff_seconds": float("inf")}), "retry.backoff_seconds", None),
     ("no way to get machines", spec(compute=[]), "compute", []),
@@ -67,17 +92,40 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("unknown word", spec(train={"dtype": "fp16"}), "train.dtype", "fp16"),
     ("unknown preset", spec(model="lama2-7b"), "model.preset", "lama2-7b"),
     ("preset and shape", spec(model={}), "model", None),
-    ("unknown type", spec(compute=[{"instance_type": "ml.p5.48xlrge"}]),
-     "compute.0.instance_type", "ml.p5.48xlrge"),
-    ("spot and pool", spec(compute=[
-        {"instance_type": "ml.m5.large", "purchase": "spot", "warm_pool_seconds": 60}]),
-     "compute.0.warm_pool_seconds", 60),
-    ("plan without an ARN", spec(compute=[
-        {"instance_type": "ml.m5.large", "purchase": "training_plan"}]),
-     "compute.0.training_plan_arn", None),
-    ("an ARN that is none", spec(compute=[
-        {"instance_type": "ml.m5.large", "purchase": "training_plan", "training_plan_arn": "x"}]),
-     "compute.0.training_plan_arn", "x"),
+    (
+        "unknown type",
+        spec(compute=[{"instance_type": "ml.p5.48xlrge"}]),
+        "compute.0.instance_type",
+        "ml.p5.48xlrge",
+    ),
+    (
+        "spot and pool",
+        spec(
+            compute=[{"instance_type": "ml.m5.large", "purchase": "spot", "warm_pool_seconds": 60}]
+        ),
+        "compute.0.warm_pool_seconds",
+        60,
+    ),
+    (
+        "plan without an ARN",
+        spec(compute=[{"instance_type": "ml.m5.large", "purchase": "training_plan"}]),
+        "compute.0.training_plan_arn",
+        None,
+    ),
+    (
+        "an ARN that is none",
+        spec(
+            compute=[
+                {
+                    "instance_type": "ml.m5.large",
+                    "purchase": "training_plan",
+                    "training_plan_arn": "x",
+                }
+            ]
+        ),
+        "compute.0.training_plan_arn",
+        "x",
+    ),
     ("mesh", spec(compute=[P5], parallelism={"shard": 3}), "parallelism", None),
     ("batch", spec(compute=[P5], train={"global_batch": 20}), "train.global_batch", 20),
     ("tensor parallel", spec(compute=[P5], parallelism={"tensor": 8}), "parallelism.tensor", 8),
@@ -87,23 +135,45 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("tag with a quote", spec(tags={"a": "it's"}), "tags.a", "it's"),
     ("our own tag", spec(tags={"everstep:run": "x"}), "tags.everstep:run", "x"),
     ("long tag", spec(tags={"a": "b" * 257}), "tags.a", "b" * 257),
-    ("variable name", spec(trainer={"environment": {"1A": "x"}}),
-     "trainer.environment.1A", "x"),
-    ("our own variable", spec(trainer={"environment": {"EVERSTEP_RUN_ID": "x"}}),
-     "trainer.environment.EVERSTEP_RUN_ID", "x"),
-    ("long variable", spec(trainer={"environment": {"A": "b" * 513}}),
-     "trainer.environment.A", "b" * 513),
-    ("many variables", spec(trainer={"environment": {f"A{i}": "" for i in range(91)}}),
-     "trainer.environment", 91),
+    ("variable name", spec(trainer={"environment": {"1A": "x"}}), "trainer.environment.1A", "x"),
+    (
+        "our own variable",
+        spec(trainer={"environment": {"EVERSTEP_RUN_ID": "x"}}),
+        "trainer.environment.EVERSTEP_RUN_ID",
+        "x",
+    ),
+    (
+        "long variable",
+        spec(trainer={"environment": {"A": "b" * 513}}),
+        "trainer.environment.A",
+        "b" * 513,
+    ),
+    (
+        "many variables",
+        spec(trainer={"environment": {f"A{i}": "" for i in range(91)}}),
+        "trainer.environment",
+        91,
+    ),
     ("no command", spec(trainer={"command": []}), "trainer.command", []),
     ("no image", spec(trainer={"image": ""}), "trainer.image", ""),
-    ("long hyperparameter", spec(trainer={"hyperparameters": {"a": "b" * 2501}}),
-     "trainer.hyperparameters.a", "b" * 2501),
-    ("hyperparameter that is no string", spec(trainer={"hyperparameters": {"a": 1}}),
-     "trainer.hyperparameters.a", 1),
-    ("many hyperparameters",
-     spec(trainer={"hyperparameters": {f"a{i}": "" for i in range(101)}}),
-     "trainer.hyperparameters", None),
+    (
+        "long hyperparameter",
+        spec(trainer={"hyperparameters": {"a": "b" * 2501}}),
+        "trainer.hyperparameters.a",
+        "b" * 2501,
+    ),
+    (
+        "hyperparameter that is no string",
+        spec(trainer={"hyperparameters": {"a": 1}}),
+        "trainer.hyperparameters.a",
+        1,
+    ),
+    (
+        "many hyperparameters",
+        spec(trainer={"hyperparameters": {f"a{i}": "" for i in range(101)}}),
+        "trainer.hyperparameters",
+        None,
+    ),
 ]
 
 
@@ -144,7 +214,12 @@ def test_every_problem_is_found_at_once() -> None:
     }
     paths = {p.path for p in problems_of(raw)}
     assert paths == {
-        "modle", "model", "data.prefix", "compute.1.nodes", "stop.steps", "train.lr",
+        "modle",
+        "model",
+        "data.prefix",
+        "compute.1.nodes",
+        "stop.steps",
+        "train.lr",
         "train.unknown",
     }
 
@@ -190,10 +265,22 @@ LEAKS: list[tuple[str, Any, str]] = [
     ("as an unknown section", spec(**{TOKEN: 1}), TOKEN),
     ("as the whole input", TOKEN, TOKEN),
     ("in a list that is the whole input", [{"token": WORD}], WORD),
-    ("a private key", spec(trainer={"environment": {
-        "PEM": f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n-----END RSA PRIVATE KEY-----"}}), WORD),
-    ("beside an error of the same section", spec(trainer={
-        "imag": 1, "environment": {"GITHUB_TOKEN": WORD}}), WORD),
+    (
+        "a private key",
+        spec(
+            trainer={
+                "environment": {
+                    "PEM": f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n-----END RSA PRIVATE KEY-----"
+                }
+            }
+        ),
+        WORD,
+    ),
+    (
+        "beside an error of the same section",
+        spec(trainer={"imag": 1, "environment": {"GITHUB_TOKEN": WORD}}),
+        WORD,
+    ),
     ("in a section of a wrong kind", spec(train=[TOKEN]), TOKEN),
 ]
 

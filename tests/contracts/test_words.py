@@ -42,39 +42,78 @@ from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
 from tests.contracts.test_check import SMALLEST, spec
 
-TEAM = Team(name="research", job_role_arn="arn:aws:iam::111122223333:role/job", data_uri="s3://d/r",
-            checkpoint_uri="s3://c/r", output_uri="s3://o/r", image_repository="1.dkr/everstep")
+TEAM = Team(
+    name="research",
+    job_role_arn="arn:aws:iam::111122223333:role/job",
+    data_uri="s3://d/r",
+    checkpoint_uri="s3://c/r",
+    output_uri="s3://o/r",
+    image_repository="1.dkr/everstep",
+)
 texts = st.text(max_size=20)
 times = st.floats(0, 4e9)
 maybe_times = st.none() | times
 
 launches = st.builds(
     Launch,
-    run_id=st.just("run"), launch=st.integers(1, 99999), job_name=texts, execution_arn=texts,
-    target=st.integers(0, 15), subnet=st.none() | texts, instance_type=texts,
-    nodes=st.integers(1, 5000), resume_checkpoint=st.none() | texts, planned_epoch=times,
-    task_token=st.none() | texts, created=st.booleans(), phase=st.none() | st.sampled_from(Phase),
-    phase_since_epoch=maybe_times, last_step=st.none() | st.integers(0), progress_epoch=maybe_times,
-    stop_reason=st.none() | st.sampled_from(StopReason), stop_detail=st.none() | texts,
-    outcome=st.none() | st.builds(
-        Outcome, status=texts, secondary_status=texts, failure_reason=texts,
-        transitions=st.lists(texts, max_size=3), started_epoch=maybe_times,
+    run_id=st.just("run"),
+    launch=st.integers(1, 99999),
+    job_name=texts,
+    execution_arn=texts,
+    target=st.integers(0, 15),
+    subnet=st.none() | texts,
+    instance_type=texts,
+    nodes=st.integers(1, 5000),
+    resume_checkpoint=st.none() | texts,
+    planned_epoch=times,
+    task_token=st.none() | texts,
+    created=st.booleans(),
+    phase=st.none() | st.sampled_from(Phase),
+    phase_since_epoch=maybe_times,
+    last_step=st.none() | st.integers(0),
+    progress_epoch=maybe_times,
+    stop_reason=st.none() | st.sampled_from(StopReason),
+    stop_detail=st.none() | texts,
+    outcome=st.none()
+    | st.builds(
+        Outcome,
+        status=texts,
+        secondary_status=texts,
+        failure_reason=texts,
+        transitions=st.lists(texts, max_size=3),
+        started_epoch=maybe_times,
         billable_seconds=st.integers(0),
     ),
-    failure=st.none() | st.builds(
-        Failure, failure_class=st.sampled_from(FailureClass), action=st.sampled_from(Action),
-        cause=texts, rule=texts, rank=st.none() | st.integers(0), hint=texts,
+    failure=st.none()
+    | st.builds(
+        Failure,
+        failure_class=st.sampled_from(FailureClass),
+        action=st.sampled_from(Action),
+        cause=texts,
+        rule=texts,
+        rank=st.none() | st.integers(0),
+        hint=texts,
     ),
-    decision=st.none() | st.builds(
-        Decision, kind=st.sampled_from(DecisionKind), reason=texts,
-        wait_seconds=st.integers(0), spends_attempt=st.booleans(),
+    decision=st.none()
+    | st.builds(
+        Decision,
+        kind=st.sampled_from(DecisionKind),
+        reason=texts,
+        wait_seconds=st.integers(0),
+        spends_attempt=st.booleans(),
     ),
 )
 
 
 def a_run(**changes: object) -> Run:
-    fields = {"run_id": "run", "execution_arn": "arn", "team": TEAM, "created_epoch": 1.5,
-              "spec": RunSpec.model_validate(SMALLEST), **changes}
+    fields = {
+        "run_id": "run",
+        "execution_arn": "arn",
+        "team": TEAM,
+        "created_epoch": 1.5,
+        "spec": RunSpec.model_validate(SMALLEST),
+        **changes,
+    }
     return Run.model_validate(fields)
 
 
@@ -87,11 +126,21 @@ def test_a_launch_comes_back_as_it_was_written(launch: Launch) -> None:
     assert from_item(Launch, to_item(launch)) == launch
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"trainer": {"environment": {"A": "ü=“x”"}}, "tags": {"team": "a b"}},
-    {"compute": [{"instance_type": "ml.p5.48xlarge", "nodes": 4}, {"instance_type": "ml.m5.large"}],
-     "train": {"lr": 1e-5}, "budget": {"max_gpu_hours": 3}},
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"trainer": {"environment": {"A": "ü=“x”"}}, "tags": {"team": "a b"}},
+        {
+            "compute": [
+                {"instance_type": "ml.p5.48xlarge", "nodes": 4},
+                {"instance_type": "ml.m5.large"},
+            ],
+            "train": {"lr": 1e-5},
+            "budget": {"max_gpu_hours": 3},
+        },
+    ],
+)
 def test_a_run_comes_back_as_it_was_written(more: dict[str, object]) -> None:
     waiting = Waiting(reason="r", task_token="t", since_epoch=2.25, step={"run_id": "run", "n": 1})
     run = a_run(spec=RunSpec.model_validate(spec(**more)), waiting=waiting)
@@ -104,8 +153,12 @@ def test_keys_of_an_index_do_not_disturb_a_record() -> None:
 
 
 def test_an_encoded_field_equals_itself_after_a_round_trip_so_conditions_hold() -> None:
-    waiting = Waiting(reason="r", task_token="t", since_epoch=1e9 / 3,
-                      step=Step(run_id="run", execution_arn="a").to(State.PLAN_ATTEMPT))
+    waiting = Waiting(
+        reason="r",
+        task_token="t",
+        since_epoch=1e9 / 3,
+        step=Step(run_id="run", execution_arn="a").to(State.PLAN_ATTEMPT),
+    )
     run = a_run(waiting=waiting)
     again = from_item(Run, to_item(run))
     assert encode(again, {"waiting"}) == encode(run, {"waiting"})
@@ -121,11 +174,20 @@ def test_a_line_is_parsed_as_it_was_formatted() -> None:
     assert line.model_extra == {"lr": 1e-4}
 
 
-@pytest.mark.parametrize("text", [
-    "", "step 12", '{"step":12}', '{"everstep"', '{"everstep":"step","step":"x"}',
-    '{"everstep":3}', '{"everstep":"phase","phase":"dancing"}', '{"everstep":"step","step":1',
-    'the line {"everstep" is ours',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "step 12",
+        '{"step":12}',
+        '{"everstep"',
+        '{"everstep":"step","step":"x"}',
+        '{"everstep":3}',
+        '{"everstep":"phase","phase":"dancing"}',
+        '{"everstep":"step","step":1',
+        'the line {"everstep" is ours',
+    ],
+)
 def test_log_text_is_no_progress(text: str) -> None:
     assert parse_line(text) is None
 
@@ -154,8 +216,15 @@ def _metrics(text: str) -> dict[str, str]:
 
 
 def test_metrics_read_exactly_the_figures_of_a_step_line() -> None:
-    figures = {"step": 12, "loss": 5.1023, "tokens_per_s": 8123.4, "step_seconds": 0.000012,
-               "grad_norm": 1.5e-07, "lr": 3e-4, "tokens": 99}
+    figures = {
+        "step": 12,
+        "loss": 5.1023,
+        "tokens_per_s": 8123.4,
+        "step_seconds": 0.000012,
+        "grad_norm": 1.5e-07,
+        "lr": 3e-4,
+        "tokens": 99,
+    }
     found = _metrics(format_line("step", **figures))
     assert {k: float(v) for k, v in found.items()} == {
         f"everstep:{k}": float(v) for k, v in figures.items() if k != "tokens"
@@ -193,10 +262,19 @@ def test_checkpoints_order_by_step_then_launch_in_text_as_in_number(
     assert [CheckpointName.parse(str(n)) for n in names] == names
 
 
-@pytest.mark.parametrize("text", [
-    "", "step-1.2", "step-00000001.00002x", "xstep-00000001.00002", "step-00000001.00002\n",
-    "manifest.json", "step-00000001", "step-٠٠٠٠٠٠٠١.٠٠٠٠٢",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "step-1.2",
+        "step-00000001.00002x",
+        "xstep-00000001.00002",
+        "step-00000001.00002\n",
+        "manifest.json",
+        "step-00000001",
+        "step-٠٠٠٠٠٠٠١.٠٠٠٠٢",
+    ],
+)
 def test_other_folders_are_no_checkpoints(text: str) -> None:
     assert CheckpointName.parse(text) is None
 
@@ -240,13 +318,21 @@ def test_states_constructs_and_folders_share_one_spelling() -> None:
 
 
 def test_hyperparameters_come_back_as_the_sections_they_were() -> None:
-    found, _ = check_spec(spec(train={"lr": 1e-5, "seed": 3}, checkpoint={"every_steps": 5},
-                               model={"preset": "tiny", "vocab_size": 2048}))
+    found, _ = check_spec(
+        spec(
+            train={"lr": 1e-5, "seed": 3},
+            checkpoint={"every_steps": 5},
+            model={"preset": "tiny", "vocab_size": 2048},
+        )
+    )
     assert found is not None
     sections = from_hyperparameters(to_hyperparameters(found))
-    assert RunSpec.model_validate({
-        "compute": SMALLEST["compute"], **{k: v for k, v in sections.items() if v}
-    }).train == found.train
+    assert (
+        RunSpec.model_validate(
+            {"compute": SMALLEST["compute"], **{k: v for k, v in sections.items() if v}}
+        ).train
+        == found.train
+    )
     assert sections["checkpoint"] == {"every_steps": 5}
     assert sections["model"] == {"preset": "tiny", "vocab_size": 2048}
 
@@ -259,8 +345,10 @@ def test_environments_come_back_as_they_were() -> None:
 
 
 def test_a_payload_of_the_first_release_is_still_read() -> None:
-    golden = ('{"schema_version":1,"run_id":"r","execution_arn":"a","launch":2,'
-              '"heartbeat_seconds":300,"wait_seconds":0,"next":"PlanAttempt","message":null}')
+    golden = (
+        '{"schema_version":1,"run_id":"r","execution_arn":"a","launch":2,'
+        '"heartbeat_seconds":300,"wait_seconds":0,"next":"PlanAttempt","message":null}'
+    )
     step = Step.model_validate_json(golden)
     assert (step.launch, step.next) == (2, State.PLAN_ATTEMPT)
 

@@ -136,6 +136,6 @@ def unique(prefix: str) -> str:
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A running emulator in which a scheduled minute lasts half a second."""
     state = tmp_path_factory.mktemp("emulator")
-    endpoint = start(state, minute=0.5)
+    endpoint = start(state, minute=0.5, with_parent=True)
     yield Cloud(endpoint.endpoint, state)
     stop(state)

@@ -106,7 +106,12 @@ def test_creating_a_job_needs_tags_and_role_too() -> None:
     ("service", "operation", "params", "expected"),
     [
         ("s3", "HeadObject", {"Bucket": "b", "Key": "k"}, ("s3:GetObject", "arn:aws:s3:::b/k")),
-        ("s3", "ListObjectsV2", {"Bucket": "b", "Prefix": "p"}, ("s3:ListBucket", "arn:aws:s3:::b")),
+        (
+            "s3",
+            "ListObjectsV2",
+            {"Bucket": "b", "Prefix": "p"},
+            ("s3:ListBucket", "arn:aws:s3:::b"),
+        ),
         ("s3", "HeadBucket", {"Bucket": "b"}, ("s3:ListBucket", "arn:aws:s3:::b")),
         (
             "s3",

@@ -1,5 +1,5 @@
-"""A handler may die at any call to AWS, before or after the call took effect, and is then run again:
-the end is the one of an unbroken run. No second job, no lost token, the same rows."""
+"""A handler may die at any call to AWS, before or after the call took effect, and is then run
+again: the end is the one of an unbroken run. No second job, no lost token, the same rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,22 +27,32 @@ def state(name: State, **payload: Any) -> Act:
 
 def start(name: str = RUN) -> Act:
     arn = EXECUTION.removesuffix(RUN) + name
-    payload = {"execution_arn": arn, "execution_name": name, "team": TEAM.model_dump(),
-               "input": SPEC}
+    payload = {
+        "execution_arn": arn,
+        "execution_name": name,
+        "team": TEAM.model_dump(),
+        "input": SPEC,
+    }
     return lambda world, services: world.act(State.VALIDATE_SPEC, payload, services)
 
 
 def job_event(status: str) -> Act:
-    event = JobEvent.model_validate({
-        "detail-type": "SageMaker Training Job State Change",
-        "detail": {"TrainingJobName": JOB, "TrainingJobStatus": status}})
+    event = JobEvent.model_validate(
+        {
+            "detail-type": "SageMaker Training Job State Change",
+            "detail": {"TrainingJobName": JOB, "TrainingJobStatus": status},
+        }
+    )
     return lambda world, services: on_job_event(event, services)
 
 
 def execution_event(status: str) -> Act:
-    event = ExecutionEvent.model_validate({
-        "detail-type": "Step Functions Execution Status Change",
-        "detail": {"executionArn": EXECUTION, "name": RUN, "status": status}})
+    event = ExecutionEvent.model_validate(
+        {
+            "detail-type": "Step Functions Execution Status Change",
+            "detail": {"executionArn": EXECUTION, "name": RUN, "status": status},
+        }
+    )
     return lambda world, services: on_execution_event(event, services)
 
 
@@ -85,8 +95,11 @@ def check_quota_go(world: World) -> Act:
 def check_quota_wait(world: World) -> Act:
     check_quota_go(world)
     for i in range(4):
-        world.sagemaker.put(f"other-{i}", tags=[], ResourceConfig={
-            "InstanceType": "ml.m5.large", "InstanceCount": 1})
+        world.sagemaker.put(
+            f"other-{i}",
+            tags=[],
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+        )
     return state(State.CHECK_QUOTA)
 
 
@@ -108,8 +121,7 @@ def plan(world: World) -> Act:
 
 
 def plan_after_a_wait(world: World) -> Act:
-    waiting = Waiting(reason="r", task_token="W1", since_epoch=world.now - 60,
-                      step=world.payload())
+    waiting = Waiting(reason="r", task_token="W1", since_epoch=world.now - 60, step=world.payload())
     run = world.put_run(status=RunStatus.WAITING, waiting=waiting)
     world.store.update(run, active=True)
     return state(State.PLAN_ATTEMPT)
@@ -309,16 +321,44 @@ def watch_a_waiting_run_that_was_aborted(world: World) -> Act:
 
 
 SCENARIOS: list[Scenario] = [
-    validate, validate_a_bad_spec, validate_a_continuation, check_quota_go, check_quota_wait,
-    check_quota_never, wait_for_room, plan, plan_after_a_wait, launch, launch_after_a_former_job,
-    launch_that_is_refused, launch_after_stop_and_redrive, inspect, inspect_a_hang,
-    inspect_a_job_that_ended, classify, classify_a_job_that_was_never_made,
-    deciding(FailureClass.USER_CODE), deciding(FailureClass.CAPACITY), deciding(FailureClass.QUOTA),
-    deciding(FailureClass.DIVERGED, Action.DO_NOT_RETRY), verify, verify_an_early_end, finish,
-    give_up, give_up_redriven, event_of_a_failed_job, event_of_a_completed_job,
-    event_of_an_aborted_execution, event_of_a_failed_execution, watch_a_healthy_job, watch_a_hang,
-    watch_a_lost_event, watch_a_lost_event_of_success, watch_an_aborted_execution,
-    watch_a_job_that_never_will_be, watch_a_run_that_may_go_on,
+    validate,
+    validate_a_bad_spec,
+    validate_a_continuation,
+    check_quota_go,
+    check_quota_wait,
+    check_quota_never,
+    wait_for_room,
+    plan,
+    plan_after_a_wait,
+    launch,
+    launch_after_a_former_job,
+    launch_that_is_refused,
+    launch_after_stop_and_redrive,
+    inspect,
+    inspect_a_hang,
+    inspect_a_job_that_ended,
+    classify,
+    classify_a_job_that_was_never_made,
+    deciding(FailureClass.USER_CODE),
+    deciding(FailureClass.CAPACITY),
+    deciding(FailureClass.QUOTA),
+    deciding(FailureClass.DIVERGED, Action.DO_NOT_RETRY),
+    verify,
+    verify_an_early_end,
+    finish,
+    give_up,
+    give_up_redriven,
+    event_of_a_failed_job,
+    event_of_a_completed_job,
+    event_of_an_aborted_execution,
+    event_of_a_failed_execution,
+    watch_a_healthy_job,
+    watch_a_hang,
+    watch_a_lost_event,
+    watch_a_lost_event_of_success,
+    watch_an_aborted_execution,
+    watch_a_job_that_never_will_be,
+    watch_a_run_that_may_go_on,
     watch_a_waiting_run_that_was_aborted,
 ]
 
@@ -339,7 +379,7 @@ def attempt(world: World, act: Act, services: Services) -> Any:
         return act(world, services)
     except Crash:
         return Crash
-    except Exception as error:  # an answer, like GiveUp's
+    except Exception as error:  # noqa: BLE001 - an answer, like GiveUp's
         return type(error).__name__
 
 

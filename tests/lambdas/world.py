@@ -1,4 +1,4 @@
-"""A small AWS: moto for the table, S3, SNS and logs; hand-written SageMaker, Step Functions, quotas.
+"""A small AWS: moto for the table, S3, SNS and logs; SageMaker, Step Functions, quotas by hand.
 
 ``World.services(crash=k)`` gives services whose k-th call to AWS takes effect and then dies, or
 (``lost=True``) dies before it: every way in which a handler can stop half way.
@@ -47,18 +47,28 @@ START = float(int(time.time()))
 """Real, because CloudWatch refuses old lines; one, because worlds are compared."""
 EXECUTION = f"arn:aws:states:us-east-1:123456789012:execution:everstep-dev-research:{RUN}"
 TEAM = Team(
-    name="research", job_role_arn="arn:aws:iam::123456789012:role/everstep-job",
-    data_uri="s3://bucket/data/research", checkpoint_uri="s3://bucket/ckpt/research",
-    output_uri="s3://bucket/out/research", image_repository="1.dkr/everstep",
-    subnets={"us-east-1a": ["subnet-a"], "us-east-1b": ["subnet-b"]}, security_groups=["sg-a"],
+    name="research",
+    job_role_arn="arn:aws:iam::123456789012:role/everstep-job",
+    data_uri="s3://bucket/data/research",
+    checkpoint_uri="s3://bucket/ckpt/research",
+    output_uri="s3://bucket/out/research",
+    image_repository="1.dkr/everstep",
+    subnets={"us-east-1a": ["subnet-a"], "us-east-1b": ["subnet-b"]},
+    security_groups=["sg-a"],
 )
 SPEC: dict[str, Any] = {
-    "model": "tiny", "data": "stdlib", "compute": [{"instance_type": "ml.m5.large"}],
-    "stop": {"steps": 100}, "notify": {"on": ["done", "give_up", "wait", "retry"]},
+    "model": "tiny",
+    "data": "stdlib",
+    "compute": [{"instance_type": "ml.m5.large"}],
+    "stop": {"steps": 100},
+    "notify": {"on": ["done", "give_up", "wait", "retry"]},
 }
 KINDS: dict[State, Any] = {
-    State.VALIDATE_SPEC: Start, State.CLASSIFY: FailedStep, State.GIVE_UP: GiveUpStep,
-    State.WAIT_FOR_ROOM: TokenStep, State.LAUNCH_ATTEMPT: TokenStep,
+    State.VALIDATE_SPEC: Start,
+    State.CLASSIFY: FailedStep,
+    State.GIVE_UP: GiveUpStep,
+    State.WAIT_FOR_ROOM: TokenStep,
+    State.LAUNCH_ATTEMPT: TokenStep,
     State.INSPECT_ATTEMPT: TokenStep,
 }
 CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
@@ -110,8 +120,11 @@ class FakeSageMaker:
     def put(self, name: str, tags: list[dict[str, str]], **request: Any) -> None:
         self.jobs[name] = {
             "TrainingJobArn": f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{name}",
-            "TrainingJobName": name, "CreationTime": self.now(), "Tags": tags,
-            "TrainingJobStatus": "InProgress", "SecondaryStatus": "Starting",
+            "TrainingJobName": name,
+            "CreationTime": self.now(),
+            "Tags": tags,
+            "TrainingJobStatus": "InProgress",
+            "SecondaryStatus": "Starting",
             "SecondaryStatusTransitions": [{"Status": "Starting", "StartTime": self.now()}],
             "ResourceConfig": request.get("ResourceConfig", {}),
         }
@@ -123,8 +136,12 @@ class FakeSageMaker:
 
     def end(self, name: str, status: str, secondary: str = "", reason: str = "") -> None:
         self.move(name, secondary or status)
-        self.jobs[name].update(TrainingJobStatus=status, FailureReason=reason,
-                               TrainingEndTime=self.now(), BillableTimeInSeconds=3600)
+        self.jobs[name].update(
+            TrainingJobStatus=status,
+            FailureReason=reason,
+            TrainingEndTime=self.now(),
+            BillableTimeInSeconds=3600,
+        )
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:
         if TrainingJobName not in self.jobs:
@@ -136,8 +153,11 @@ class FakeSageMaker:
             raise MISSING
         job = self.jobs[TrainingJobName]
         if job["TrainingJobStatus"] != "InProgress":
-            raise refuse("ValidationException", "The request was rejected because the training job "
-                         f"is in status {job['TrainingJobStatus']}.")
+            raise refuse(
+                "ValidationException",
+                "The request was rejected because the training job "
+                f"is in status {job['TrainingJobStatus']}.",
+            )
         self.stops.append(TrainingJobName)
         self.move(TrainingJobName, "Stopping")
         job["TrainingJobStatus"] = "Stopping"
@@ -152,8 +172,9 @@ class FakeSageMaker:
 
     def get_paginator(self, name: str) -> "Pages":
         assert name == "search"
-        running = [j for j in self.jobs.values()
-                   if j["TrainingJobStatus"] in ("InProgress", "Stopping")]
+        running = [
+            j for j in self.jobs.values() if j["TrainingJobStatus"] in ("InProgress", "Stopping")
+        ]
         return Pages([{"Results": [{"TrainingJob": j} for j in running]}])
 
 
@@ -207,9 +228,13 @@ class FakeMachine:
 
 class FakeQuotas:
     def __init__(self) -> None:
-        self.values = {LONGEST_RUN: 432_000.0, PER_JOB: 20.0, TOTAL["on_demand"]: 20.0,
-                       "ml.m5.large for training job usage": 4.0,
-                       "ml.m5.xlarge for training job usage": 4.0}
+        self.values = {
+            LONGEST_RUN: 432_000.0,
+            PER_JOB: 20.0,
+            TOTAL["on_demand"]: 20.0,
+            "ml.m5.large for training job usage": 4.0,
+            "ml.m5.xlarge for training job usage": 4.0,
+        }
 
     def get_paginator(self, name: str) -> Pages:
         mine = self.values if name == "list_service_quotas" else {}
@@ -245,20 +270,34 @@ class World:
         self.sagemaker, self.machine = FakeSageMaker(lambda: self.now), FakeMachine()
         self.quotas = FakeQuotas()
         self.draw = 0.5
-        self.env = ControlEnv(table="runs", topic_arn=f"arn:aws:sns:{REGION}:123456789012:topic",
-                              heartbeat_seconds=10, prices_usd={"ml.m5.large": 0.1})
+        self.env = ControlEnv(
+            table="runs",
+            topic_arn=f"arn:aws:sns:{REGION}:123456789012:topic",
+            heartbeat_seconds=10,
+            prices_usd={"ml.m5.large": 0.1},
+        )
         self.calls = 0
         self._streams: set[str] = set()
         _client("dynamodb").create_table(
-            TableName="runs", BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": "run_id", "KeyType": "HASH"},
-                       {"AttributeName": "item", "KeyType": "RANGE"}],
-            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"}
-                                  for n in ("run_id", "item", "active")],
-            GlobalSecondaryIndexes=[{
-                "IndexName": "active", "Projection": {"ProjectionType": "KEYS_ONLY"},
-                "KeySchema": [{"AttributeName": "active", "KeyType": "HASH"},
-                              {"AttributeName": "run_id", "KeyType": "RANGE"}]}],
+            TableName="runs",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[
+                {"AttributeName": "run_id", "KeyType": "HASH"},
+                {"AttributeName": "item", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": n, "AttributeType": "S"} for n in ("run_id", "item", "active")
+            ],
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "active",
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                    "KeySchema": [
+                        {"AttributeName": "active", "KeyType": "HASH"},
+                        {"AttributeName": "run_id", "KeyType": "RANGE"},
+                    ],
+                }
+            ],
         )
         _client("s3").create_bucket(Bucket="bucket")
         _client("sns").create_topic(Name="topic")
@@ -267,14 +306,26 @@ class World:
 
     # --- what handlers are given
 
-    def services(self, crash: int = 0, *, lost: bool = False) -> Services:
-        self.calls = 0
+    def services(
+        self,
+        crash: int = 0,
+        *,
+        lost: bool = False,
+        meanwhile: tuple[int, Callable[[], Any]] | None = None,
+    ) -> Services:
+        """``meanwhile``: before the numbered call someone else runs from beginning to end."""
+        calls = 0
 
         def tick(call: Callable[[], Any]) -> Any:
-            self.calls += 1
-            if self.calls == crash and lost:
+            nonlocal calls
+            calls += 1
+            self.calls = calls
+            if calls == crash and lost:
                 raise Crash
-            dies = self.calls == crash
+            dies = calls == crash
+            if meanwhile is not None and calls == meanwhile[0]:
+                meanwhile[1]()
+                self.calls = calls
             try:
                 answer = call()
             except ClientError:
@@ -285,18 +336,24 @@ class World:
                 raise Crash
             return answer
 
-        own = {"sagemaker": self.sagemaker, "stepfunctions": self.machine,
-               "service-quotas": self.quotas}
+        own = {
+            "sagemaker": self.sagemaker,
+            "stepfunctions": self.machine,
+            "service-quotas": self.quotas,
+        }
         return Services(
-            self.env, lambda name: _Counted(own.get(name) or _client(name), tick),
-            clock=lambda: self.now, draw=lambda: self.draw,
+            self.env,
+            lambda name: _Counted(own.get(name) or _client(name), tick),
+            clock=lambda: self.now,
+            draw=lambda: self.draw,
         )
 
     def act(self, state: State, payload: dict[str, Any], services: Services | None = None) -> Any:
         """Run a state's handler on a payload."""
         module = import_module(f"lambdas.{handler_folder(state)}.handler")
-        return module.act(KINDS.get(state, Step).model_validate(payload),
-                          services or self.services())
+        return module.act(
+            KINDS.get(state, Step).model_validate(payload), services or self.services()
+        )
 
     def watch(self, services: Services | None = None) -> dict[str, int]:
         from lambdas.watchdog.handler import act
@@ -326,9 +383,11 @@ class World:
         """The end state that a half-run and a second run must share with an unbroken one."""
         rows = _client("dynamodb").scan(TableName="runs")["Items"]
         return {
-            # What a second look sees later (the stop that the first one asked for) is no difference.
-            "rows": [{k: v for k, v in row.items() if not k.startswith("phase")}
-                     for row in sorted(rows, key=lambda r: r["item"]["S"])],
+            # A second look sees later phases (the stop that the first asked for): no difference.
+            "rows": [
+                {k: v for k, v in row.items() if not k.startswith("phase")}
+                for row in sorted(rows, key=lambda r: r["item"]["S"])
+            ],
             "created": self.sagemaker.created,
             "jobs": {n: j["TrainingJobStatus"] for n, j in self.sagemaker.jobs.items()},
             "answers": self.machine.answers,
@@ -339,17 +398,31 @@ class World:
 
     def put_run(self, **changes: Any) -> Run:
         spec = changes.pop("spec", {})
-        run = Run(run_id=RUN, execution_arn=EXECUTION, team=TEAM,
-                  spec=RunSpec.model_validate({**SPEC, **spec}), created_epoch=self.now, **changes)
+        run = Run(
+            run_id=RUN,
+            execution_arn=EXECUTION,
+            team=TEAM,
+            spec=RunSpec.model_validate({**SPEC, **spec}),
+            created_epoch=self.now,
+            **changes,
+        )
         assert self.store.put_new(run)
         return run
 
     def put_launch(self, number: int = 1, **changes: Any) -> Launch:
-        launch = Launch(**{
-            "run_id": RUN, "launch": number, "job_name": job_name(RUN, number),
-            "execution_arn": EXECUTION, "instance_type": "ml.m5.large", "nodes": 1,
-            "planned_epoch": self.now, "subnet": "subnet-a", **changes,
-        })
+        launch = Launch(
+            **{
+                "run_id": RUN,
+                "launch": number,
+                "job_name": job_name(RUN, number),
+                "execution_arn": EXECUTION,
+                "instance_type": "ml.m5.large",
+                "nodes": 1,
+                "planned_epoch": self.now,
+                "subnet": "subnet-a",
+                **changes,
+            }
+        )
         assert self.store.put_new(launch)
         if launch.outcome is not None:
             self.store.update(launch, active=False)
@@ -370,22 +443,31 @@ class World:
         _client("s3").put_object(Bucket=bucket, Key=key, Body=body.encode())
 
     def put_dataset(self, vocabulary: int = 1000) -> None:
-        self.put_object(f"{TEAM.data_uri}/stdlib/index.json", json.dumps({"vocab_size": vocabulary}))
+        index = json.dumps({"vocab_size": vocabulary})
+        self.put_object(f"{TEAM.data_uri}/stdlib/index.json", index)
 
     def put_checkpoint(self, step: int, launch: int = 1, *, final: bool = False) -> str:
         name = CheckpointName(step=step, launch=launch)
         folder = f"{TEAM.checkpoint_uri}/{RUN}/{name}"
         self.put_object(f"{folder}/x.distcp", "12345")
-        self.put_object(f"{folder}/manifest.json", Manifest(
-            step=step, launch=launch, world_size=1, tokens=step, final=final,
-            entries=[ManifestEntry(path="x.distcp", size=5, sha256="0")],
-        ).model_dump_json())
+        self.put_object(
+            f"{folder}/manifest.json",
+            Manifest(
+                step=step,
+                launch=launch,
+                world_size=1,
+                tokens=step,
+                final=final,
+                entries=[ManifestEntry(path="x.distcp", size=5, sha256="0")],
+            ).model_dump_json(),
+        )
         return str(name)
 
     def put_failure_file(self, number: int, **fields: Any) -> None:
         file = FailureFile(**{"kind": "ValueError", "message": "bad", **fields})
-        self.put_object(f"{TEAM.output_uri}/{RUN}/{number:05d}/failure.json",
-                        file.model_dump_json())
+        self.put_object(
+            f"{TEAM.output_uri}/{RUN}/{number:05d}/failure.json", file.model_dump_json()
+        )
 
     def log(self, job: str, *lines: str, host: str = "algo-1-1") -> None:
         stream = f"{job}/{host}"
@@ -393,13 +475,16 @@ class World:
             self._streams.add(stream)
             _client("logs").create_log_stream(logGroupName=GROUP, logStreamName=stream)
         _client("logs").put_log_events(
-            logGroupName=GROUP, logStreamName=stream,
+            logGroupName=GROUP,
+            logStreamName=stream,
             logEvents=[{"timestamp": int(self.now * 1000), "message": x} for x in lines],
         )
 
     def payload(self, **changes: Any) -> dict[str, Any]:
-        return Step(run_id=RUN, execution_arn=EXECUTION, heartbeat_seconds=10).model_dump(
-            mode="json") | changes
+        return (
+            Step(run_id=RUN, execution_arn=EXECUTION, heartbeat_seconds=10).model_dump(mode="json")
+            | changes
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Evidence → class: the corpus, the order of evidence, causes before victims, nothing secret kept."""
+"""Evidence → class: the corpus, the order of evidence, causes before victims, no secret kept."""
 
 import json
 import re
@@ -25,15 +25,20 @@ def evidence(entry: dict[str, Any]) -> Evidence:
         return failed(text)
     if where == "log":
         return failed("AlgorithmError: , exit code: 1", *text.splitlines())
-    return Evidence(outcome=Outcome(
-        status=where, secondary_status=entry["secondary"], transitions=entry["transitions"],
-    ))
+    return Evidence(
+        outcome=Outcome(
+            status=where,
+            secondary_status=entry["secondary"],
+            transitions=entry["transitions"],
+        )
+    )
 
 
 def failed(reason: str = "", *log: str, **more: Any) -> Evidence:
     return Evidence(
         outcome=Outcome(status="Failed", secondary_status="Failed", failure_reason=reason),
-        log=[LogLine(time_epoch=100.0 + i, text=text) for i, text in enumerate(log)], **more,
+        log=[LogLine(time_epoch=100.0 + i, text=text) for i, text in enumerate(log)],
+        **more,
     )
 
 
@@ -60,19 +65,26 @@ FILE = FailureFile(kind="ValueError", message="bad shape", rank=3, time_epoch=20
 
 
 def test_our_own_stop_outranks_everything_that_the_job_says() -> None:
-    found = classify(Evidence(
-        stop_reason=StopReason.HANG, stop_detail="900 s in phase step",
-        outcome=Outcome(status="Stopped", secondary_status="MaxRuntimeExceeded"),
-        failure_file=FILE, log=[LogLine(time_epoch=1, text=CUDA)],
-    ))
+    found = classify(
+        Evidence(
+            stop_reason=StopReason.HANG,
+            stop_detail="900 s in phase step",
+            outcome=Outcome(status="Stopped", secondary_status="MaxRuntimeExceeded"),
+            failure_file=FILE,
+            log=[LogLine(time_epoch=1, text=CUDA)],
+        )
+    )
     assert (found.failure_class, found.cause) == (F.HANG, "900 s in phase step")
 
 
 def test_the_status_outranks_the_failure_file_and_the_log() -> None:
-    found = classify(Evidence(
-        outcome=Outcome(status="Stopped", secondary_status="Stopped"), failure_file=FILE,
-        log=[LogLine(time_epoch=1, text=CUDA)],
-    ))
+    found = classify(
+        Evidence(
+            outcome=Outcome(status="Stopped", secondary_status="Stopped"),
+            failure_file=FILE,
+            log=[LogLine(time_epoch=1, text=CUDA)],
+        )
+    )
     assert found.failure_class is F.USER_STOP
 
 
@@ -103,8 +115,14 @@ def test_any_class_a_trainer_may_name_has_an_action_that_fits_it(name: FailureCl
     file = FailureFile(kind="Foreign", message="m", failure_class=name)
     found = classify(failed("AlgorithmError: x", failure_file=file))
     assert found.failure_class is name
-    hopeless = {F.BAD_CONFIG, F.BAD_DATA, F.DIVERGED, F.OUT_OF_MEMORY_GPU, F.OUT_OF_MEMORY_HOST,
-                F.USER_STOP}
+    hopeless = {
+        F.BAD_CONFIG,
+        F.BAD_DATA,
+        F.DIVERGED,
+        F.OUT_OF_MEMORY_GPU,
+        F.OUT_OF_MEMORY_HOST,
+        F.USER_STOP,
+    }
     assert (found.action is Action.DO_NOT_RETRY) == (name in hopeless)
 
 
@@ -126,8 +144,10 @@ def test_one_quiet_cause_outranks_a_hundred_loud_victims_that_spoke_first() -> N
 
 
 def test_among_causes_the_earliest_wins_whatever_the_order_of_hosts() -> None:
-    lines = [LogLine(time_epoch=300, host="algo-1", text="ValueError: late"),
-             LogLine(time_epoch=200, host="algo-2", text=CUDA)]
+    lines = [
+        LogLine(time_epoch=300, host="algo-1", text="ValueError: late"),
+        LogLine(time_epoch=200, host="algo-2", text=CUDA),
+    ]
     for log in (lines, lines[::-1]):
         found = classify(Evidence(outcome=failed().outcome, log=log))
         assert found.failure_class is F.OUT_OF_MEMORY_GPU
@@ -161,18 +181,22 @@ def test_progress_lines_are_no_evidence_of_failure() -> None:
 
 def test_a_trainer_that_saved_and_ended_before_its_deadline_goes_on() -> None:
     for reason, wanted in (("deadline", F.MAX_RUNTIME), ("sigterm", F.INTERRUPTED)):
-        found = classify(Evidence(
-            outcome=Outcome(status="Completed", secondary_status="Completed"),
-            log=[LogLine(time_epoch=1, text=format_line("stopped", step=4, reason=reason))],
-        ))
+        found = classify(
+            Evidence(
+                outcome=Outcome(status="Completed", secondary_status="Completed"),
+                log=[LogLine(time_epoch=1, text=format_line("stopped", step=4, reason=reason))],
+            )
+        )
         assert found.failure_class is wanted
 
 
 def test_what_verify_outcome_missed_is_the_cause_of_incomplete() -> None:
-    found = classify(Evidence(
-        outcome=Outcome(status="Completed", secondary_status="Completed"),
-        incomplete="no committed checkpoint",
-    ))
+    found = classify(
+        Evidence(
+            outcome=Outcome(status="Completed", secondary_status="Completed"),
+            incomplete="no committed checkpoint",
+        )
+    )
     assert (found.failure_class, found.cause) == (F.INCOMPLETE, "no committed checkpoint")
 
 
@@ -201,17 +225,31 @@ SECRETS = [
 @pytest.mark.parametrize(("secret", "form"), SECRETS)
 def test_a_secret_leaves_the_cause_line(secret: str, form: str) -> None:
     text = "ValueError: " + form.format(secret)
-    for found in (classify(failed("", text)), classify(failed("ClientError: " + text)),
-                  classify(failed("AlgorithmError: x", failure_file=FailureFile(
-                      kind="E", message=text, failure_class="user_code")))):
+    for found in (
+        classify(failed("", text)),
+        classify(failed("ClientError: " + text)),
+        classify(
+            failed(
+                "AlgorithmError: x",
+                failure_file=FailureFile(kind="E", message=text, failure_class="user_code"),
+            )
+        ),
+    ):
         assert secret not in found.model_dump_json()
 
 
-@pytest.mark.parametrize("text", [
-    "tokens_per_s: 12345678", "token: 123456", "max_token=4096",
-    "secret: arn:aws:secretsmanager:us-east-1:1:secret:x", "the tokenizer is loaded",
-    "KeyError: 'token'", "https://example.org:443/a@b",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tokens_per_s: 12345678",
+        "token: 123456",
+        "max_token=4096",
+        "secret: arn:aws:secretsmanager:us-east-1:1:secret:x",
+        "the tokenizer is loaded",
+        "KeyError: 'token'",
+        "https://example.org:443/a@b",
+    ],
+)
 def test_words_that_are_no_secrets_stay(text: str) -> None:
     assert redact(text) == text
 

@@ -18,13 +18,17 @@ from everstep.policy.job_request import job_request
 
 EXECUTION = "arn:aws:states:us-east-1:111122223333:execution:everstep-dev-research:my-run"
 TEAM = Team(
-    name="research", job_role_arn="arn:aws:iam::111122223333:role/everstep-dev-research-job",
-    data_uri="s3://data/research", checkpoint_uri="s3://ckpt/research",
+    name="research",
+    job_role_arn="arn:aws:iam::111122223333:role/everstep-dev-research-job",
+    data_uri="s3://data/research",
+    checkpoint_uri="s3://ckpt/research",
     output_uri="s3://out/research",
     image_repository="111122223333.dkr.ecr.us-east-1.amazonaws.com/everstep-dev",
-    subnets={"us-east-1a": ["subnet-0a"]}, security_groups=["sg-0a"],
+    subnets={"us-east-1a": ["subnet-0a"]},
+    security_groups=["sg-0a"],
     kms_key_arn="arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-    file_system_id="fs-0123456789abcdef0", file_system_path="/fsx",
+    file_system_id="fs-0123456789abcdef0",
+    file_system_path="/fsx",
 )
 PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/plan-1"
 P5 = {"instance_type": "ml.p5.48xlarge", "nodes": 4}
@@ -33,26 +37,48 @@ SPECS: dict[str, dict[str, Any]] = {
     "smallest": {},
     "every section": {
         "model": {"preset": "llama2-7b", "vocab_size": 32000, "dropout": 0.1},
-        "compute": [P5], "parallelism": {"sharding": "HYBRID_SHARD", "replicate": 4, "shard": 8},
+        "compute": [P5],
+        "parallelism": {"sharding": "HYBRID_SHARD", "replicate": 4, "shard": 8},
         "train": {"lr": 1e-4, "global_batch": 1024, "seed": 7, "dtype": "fp32"},
-        "checkpoint": {"every_steps": 100, "keep_last": 5}, "tags": {"cost center": "a/b=c@d"},
-        "trainer": {"image": "public.ecr.aws/x/y:1", "command": ["torchrun", "train.py"],
-                    "environment": {"NCCL_DEBUG": "INFO"}, "hyperparameters": {"foreign": "1"}},
+        "checkpoint": {"every_steps": 100, "keep_last": 5},
+        "tags": {"cost center": "a/b=c@d"},
+        "trainer": {
+            "image": "public.ecr.aws/x/y:1",
+            "command": ["torchrun", "train.py"],
+            "environment": {"NCCL_DEBUG": "INFO"},
+            "hyperparameters": {"foreign": "1"},
+        },
     },
-    "own shape": {"model": {"config": {"dim": 64, "layers": 1, "heads": 2, "kv_heads": 2,
-                                       "ffn_dim": 128, "vocab_size": 99}}},
+    "own shape": {
+        "model": {
+            "config": {
+                "dim": 64,
+                "layers": 1,
+                "heads": 2,
+                "kv_heads": 2,
+                "ffn_dim": 128,
+                "vocab_size": 99,
+            }
+        }
+    },
     "spot": {"compute": [{**P5, "purchase": "spot"}]},
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
     "training plan": {"compute": [{**P5, "purchase": "training_plan", "training_plan_arn": PLAN}]},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
     "fsx": {"data": {"prefix": "a/b", "mode": "fsx"}},
     "seconds long": {"stop": {"steps": 1, "max_runtime_hours": 0.0001}},
-    "a month long": {"stop": {"steps": 1, "max_runtime_hours": 672},
-                     "compute": [{**P5, "purchase": "spot"}]},
-    "limits": {"tags": {f"k{i}": "v" * 256 for i in range(20)},
-               "trainer": {"environment": {f"A{i}": "x" * 512 for i in range(90)},
-                           "command": ["x" * 256] * 100,
-                           "hyperparameters": {f"h{i}": "y" * 2500 for i in range(90)}}},
+    "a month long": {
+        "stop": {"steps": 1, "max_runtime_hours": 672},
+        "compute": [{**P5, "purchase": "spot"}],
+    },
+    "limits": {
+        "tags": {f"k{i}": "v" * 256 for i in range(20)},
+        "trainer": {
+            "environment": {f"A{i}": "x" * 512 for i in range(90)},
+            "command": ["x" * 256] * 100,
+            "hyperparameters": {f"h{i}": "y" * 2500 for i in range(90)},
+        },
+    },
     **{kind: {"compute": [{"instance_type": kind}]} for kind in INSTANCE_TYPES},
 }
 
@@ -83,27 +109,48 @@ def breaches(value: Any, of: Shape, path: str = "") -> list[str]:
         plain = pattern and "\\p" not in pattern
         if plain and not re.fullmatch(pattern, value, re.DOTALL):
             found.append(f"{path}: {value} does not match {pattern}")
-    size = value if of.type_name in ("integer", "long") else len(value) if hasattr(
-        value, "__len__") else None
+    size = (
+        value
+        if of.type_name in ("integer", "long")
+        else len(value)
+        if hasattr(value, "__len__")
+        else None
+    )
     low, high = of.metadata.get("min"), of.metadata.get("max")
-    if size is not None and ((low is not None and size < low) or (high is not None and size > high)):
+    fits = (low is None or size is None or size >= low) and (
+        high is None or size is None or size <= high
+    )
+    if not fits:
         found.append(f"{path}: {size} is not in {low}..{high}")
     return found
 
 
 def make(name: str = "smallest", team: Team = TEAM, **launch: Any) -> dict[str, Any]:
-    raw = {"model": "tiny", "data": "datasets/stdlib", "stop": {"steps": 10},
-           "compute": [{"instance_type": "ml.m5.large"}], **SPECS[name]}
+    raw = {
+        "model": "tiny",
+        "data": "datasets/stdlib",
+        "stop": {"steps": 10},
+        "compute": [{"instance_type": "ml.m5.large"}],
+        **SPECS[name],
+    }
     spec, problems = check_spec(raw)
     assert problems == []
     assert spec is not None
     run = Run(run_id="my-run", execution_arn=EXECUTION, team=team, spec=spec, created_epoch=0)
     fields = {"subnet": "subnet-0a", "resume_checkpoint": "step-00000120.00002", **launch}
-    return job_request(run, Launch(
-        run_id="my-run", launch=3, job_name="my-run-00003", execution_arn=EXECUTION,
-        instance_type=spec.compute[0].instance_type, nodes=spec.compute[0].nodes, planned_epoch=0,
-        **fields,
-    ))
+    return job_request(
+        run,
+        Launch(
+            run_id="my-run",
+            launch=3,
+            job_name="my-run-00003",
+            execution_arn=EXECUTION,
+            instance_type=spec.compute[0].instance_type,
+            nodes=spec.compute[0].nodes,
+            planned_epoch=0,
+            **fields,
+        ),
+    )
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -121,8 +168,9 @@ def test_a_request_keeps_the_rules_that_no_model_states(name: str) -> None:
     spot = request.get("EnableManagedSpotTraining", False)
     assert not (spot and "KeepAlivePeriodInSeconds" in resources)
     assert ("MaxWaitTimeInSeconds" in stop) == spot
-    assert stop.get("MaxWaitTimeInSeconds", stop["MaxRuntimeInSeconds"]) >= stop[
-        "MaxRuntimeInSeconds"]
+    assert (
+        stop.get("MaxWaitTimeInSeconds", stop["MaxRuntimeInSeconds"]) >= stop["MaxRuntimeInSeconds"]
+    )
     assert not (INSTANCE_TYPES[resources["InstanceType"]].nvme and "VolumeKmsKeyId" in resources)
     assert len({t["Key"] for t in request["Tags"]}) == len(request["Tags"]) <= 50
     assert len(request["Environment"]) <= 100

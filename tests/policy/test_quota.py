@@ -3,20 +3,44 @@
 from typing import Any
 
 from everstep.contracts.run_spec import RunSpec
-from everstep.policy.quota import LONGEST_RUN, PER_JOB, TOTAL, Room, best, judge, needs_of, usage
+from everstep.policy.quota import (
+    LONGEST_RUN,
+    PER_JOB,
+    TOTAL,
+    Need,
+    Room,
+    best,
+    judge,
+    needs_of,
+    usage,
+)
 
 P5 = "ml.p5.48xlarge"
 USAGE = f"{P5} for training job usage"
-PLENTY = {LONGEST_RUN: 432_000.0, PER_JOB: 20.0, TOTAL["on_demand"]: 20.0, USAGE: 8.0,
-          f"{P5} for spot training job usage": 2.0, TOTAL["spot"]: 20.0}
+PLENTY = {
+    LONGEST_RUN: 432_000.0,
+    PER_JOB: 20.0,
+    TOTAL["on_demand"]: 20.0,
+    USAGE: 8.0,
+    f"{P5} for spot training job usage": 2.0,
+    TOTAL["spot"]: 20.0,
+}
 
 
-def verdict(quotas: dict[str, float] = PLENTY, used: dict[str, float] | None = None,
-            hours: float = 120, **target: Any) -> tuple[Room, str]:
-    spec = RunSpec.model_validate({
-        "model": "tiny", "data": "d", "stop": {"steps": 1, "max_runtime_hours": hours},
-        "compute": [{"instance_type": P5, "nodes": 4, **target}],
-    })
+def verdict(
+    quotas: dict[str, float] = PLENTY,
+    used: dict[str, float] | None = None,
+    hours: float = 120,
+    **target: Any,
+) -> tuple[Room, str]:
+    spec = RunSpec.model_validate(
+        {
+            "model": "tiny",
+            "data": "d",
+            "stop": {"steps": 1, "max_runtime_hours": hours},
+            "compute": [{"instance_type": P5, "nodes": 4, **target}],
+        }
+    )
     found = judge(needs_of(spec, spec.compute[0]), quotas, used or {})
     return found.room, found.reason
 
@@ -72,15 +96,16 @@ def test_a_quota_that_no_list_names_is_not_held_against_a_run() -> None:
 
 def test_use_is_counted_by_type_and_purchase() -> None:
     assert usage([(P5, 4, False), (P5, 2, False), (P5, 1, True)]) == {
-        USAGE: 6, TOTAL["on_demand"]: 6,
-        f"{P5} for spot training job usage": 1, TOTAL["spot"]: 1,
+        USAGE: 6,
+        TOTAL["on_demand"]: 6,
+        f"{P5} for spot training job usage": 1,
+        TOTAL["spot"]: 1,
     }
 
 
 def test_one_target_with_room_is_enough_and_a_wait_beats_a_never() -> None:
     go, wait, never = (
-        judge(needs, {"q": 4.0}, {"q": 2.0})
-        for needs in ([], [_need(3)], [_need(5)])
+        judge(needs, {"q": 4.0}, {"q": 2.0}) for needs in ([], [_need(3)], [_need(5)])
     )
     assert [x.room for x in (go, wait, never)] == [Room.GO, Room.WAIT, Room.NEVER]
     assert best([never, wait, go]).room is Room.GO
@@ -89,6 +114,4 @@ def test_one_target_with_room_is_enough_and_a_wait_beats_a_never() -> None:
 
 
 def _need(amount: float) -> Any:
-    from everstep.policy.quota import Need
-
     return Need("q", amount, shared=True)

@@ -24,39 +24,66 @@ draws = st.floats(0, 1, exclude_max=True)
 
 
 def a_spec(targets: int = 1, **retry: Any) -> RunSpec:
-    return RunSpec.model_validate({
-        "model": "tiny", "data": "d", "stop": {"steps": 9}, "retry": retry,
-        "compute": [{"instance_type": "ml.m5.large"}] * targets,
-    })
+    return RunSpec.model_validate(
+        {
+            "model": "tiny",
+            "data": "d",
+            "stop": {"steps": 9},
+            "retry": retry,
+            "compute": [{"instance_type": "ml.m5.large"}] * targets,
+        }
+    )
 
 
 def failure_of(name: FailureClass, cause: str = "c", action: Action | None = None) -> Failure:
     return Failure(failure_class=name, action=action or ACTIONS[name], cause=cause, rule="r")
 
 
-def launch_of(number: int, failure: Failure | None, *, committed: int | None = None,
-              resume: int = 0, step: int | None = None, target: int = 0,
-              decision: Decision | None = None) -> Launch:
+def launch_of(
+    number: int,
+    failure: Failure | None,
+    *,
+    committed: int | None = None,
+    resume: int = 0,
+    step: int | None = None,
+    target: int = 0,
+    decision: Decision | None = None,
+) -> Launch:
     return Launch(
-        run_id="r", launch=number, job_name=f"r-{number:05d}", execution_arn="a", nodes=1,
-        instance_type="ml.m5.large", planned_epoch=0, failure=failure, committed_step=committed,
-        resume_step=resume, last_step=step, target=target, decision=decision,
+        run_id="r",
+        launch=number,
+        job_name=f"r-{number:05d}",
+        execution_arn="a",
+        nodes=1,
+        instance_type="ml.m5.large",
+        planned_epoch=0,
+        failure=failure,
+        committed_step=committed,
+        resume_step=resume,
+        last_step=step,
+        target=target,
+        decision=decision,
     )
 
 
 Next = tuple[FailureClass, bool]
 
 
-def run(spec: RunSpec, failures: Iterable[Next], draw: Callable[[], float],
-        cause: Callable[[int], str] = str) -> list[Launch]:
+def run(
+    spec: RunSpec,
+    failures: Iterable[Next],
+    draw: Callable[[], float],
+    cause: Callable[[int], str] = str,
+) -> list[Launch]:
     """The life of a run whose every launch fails as ``failures`` says (class, progress?)."""
     launches: list[Launch] = []
     step, target, waited = 0, 0, 0.0
     for number, (name, progress) in enumerate(failures, start=1):
         committed = step + 10 if progress else step
         failure = failure_of(name, cause(number))
-        last = launch_of(number, failure, committed=committed, resume=step, step=committed + 3,
-                         target=target)
+        last = launch_of(
+            number, failure, committed=committed, resume=step, step=committed + 3, target=target
+        )
         decision = decide(
             spec, failure, History(launches=[*launches, last], waited_seconds=waited), draw
         )
@@ -76,8 +103,10 @@ def run(spec: RunSpec, failures: Iterable[Next], draw: Callable[[], float],
 def test_a_hopeless_class_is_never_retried_whatever_came_before(
     name: FailureClass, before: list[Next], draw: float
 ) -> None:
-    history = [launch_of(i + 1, failure_of(c), committed=i + 1 if p else 0, resume=i)
-               for i, (c, p) in enumerate(before)]
+    history = [
+        launch_of(i + 1, failure_of(c), committed=i + 1 if p else 0, resume=i)
+        for i, (c, p) in enumerate(before)
+    ]
     last = launch_of(len(before) + 1, failure_of(name), committed=99)
     found = decide(a_spec(3), failure_of(name), History(launches=[*history, last]), lambda: draw)
     assert found.kind is K.GIVE_UP
@@ -96,13 +125,21 @@ def test_do_not_retry_is_obeyed_for_every_class(name: FailureClass, progress: bo
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(classes.filter(lambda c: c not in HOPELESS), min_size=1, max_size=6),
-    st.integers(1, 4), st.integers(1, 6), st.integers(1, 30), draws,
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(1, 30),
+    draws,
 )
 def test_without_progress_every_endless_sequence_of_failures_ends(
     names: list[FailureClass], targets: int, limit: int, attempts: int, draw: float
 ) -> None:
-    spec = a_spec(targets, no_progress_limit=limit, max_attempts=attempts,
-                  wait_deadline_hours=0.05, backoff_seconds=0)
+    spec = a_spec(
+        targets,
+        no_progress_limit=limit,
+        max_attempts=attempts,
+        wait_deadline_hours=0.05,
+        backoff_seconds=0,
+    )
     endless = ((name, False) for name in itertools.cycle(names))
     launches = run(spec, itertools.islice(endless, 2000), lambda: draw, cause=lambda n: f"c{n}x")
     last = launches[-1].decision
@@ -111,8 +148,12 @@ def test_without_progress_every_endless_sequence_of_failures_ends(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(classes, st.booleans()), min_size=1, max_size=60),
-       st.integers(1, 12), st.integers(1, 4), draws)
+@given(
+    st.lists(st.tuples(classes, st.booleans()), min_size=1, max_size=60),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    draws,
+)
 def test_attempts_never_exceed_the_cap_progress_or_not(
     failures: list[Next], cap: int, targets: int, draw: float
 ) -> None:
@@ -137,8 +178,10 @@ def test_the_same_bug_at_the_same_step_ends_the_run_after_the_second_attempt(
 
 def test_a_bug_is_known_again_behind_another_address_or_rank() -> None:
     causes = ["[rank3]: RuntimeError: bad at 0x7f21", "[rank11]: RuntimeError: bad at 0x9c02"]
-    launches = [launch_of(i, failure_of(F.USER_CODE, c), committed=100, resume=(i - 1) * 100,
-                          step=107) for i, c in enumerate(causes, start=1)]
+    launches = [
+        launch_of(i, failure_of(F.USER_CODE, c), committed=100, resume=(i - 1) * 100, step=107)
+        for i, c in enumerate(causes, start=1)
+    ]
     failure = failure_of(F.USER_CODE, causes[1])
     found = decide(a_spec(no_progress_limit=20), failure, History(launches=launches), lambda: 0)
     assert found.kind is K.GIVE_UP
@@ -146,16 +189,21 @@ def test_a_bug_is_known_again_behind_another_address_or_rank() -> None:
 
 def test_a_wait_for_capacity_in_between_does_not_hide_that_a_bug_repeats() -> None:
     bug = failure_of(F.USER_CODE)
-    launches = [launch_of(1, bug, step=7), launch_of(2, failure_of(F.CAPACITY)),
-                launch_of(3, bug, step=7)]
+    launches = [
+        launch_of(1, bug, step=7),
+        launch_of(2, failure_of(F.CAPACITY)),
+        launch_of(3, bug, step=7),
+    ]
     found = decide(a_spec(no_progress_limit=20), bug, History(launches=launches), lambda: 0)
     assert found.kind is K.GIVE_UP
 
 
 def test_the_same_exception_at_a_later_step_is_another_failure() -> None:
     bug = failure_of(F.USER_CODE)
-    launches = [launch_of(1, bug, committed=100, step=107),
-                launch_of(2, bug, committed=200, resume=100, step=207)]
+    launches = [
+        launch_of(1, bug, committed=100, step=107),
+        launch_of(2, bug, committed=200, resume=100, step=207),
+    ]
     assert decide(a_spec(), bug, History(launches=launches), lambda: 0).kind is K.RETRY
 
 
@@ -218,13 +266,19 @@ def test_a_spent_deadline_for_waiting_does_not_stop_a_crash_from_being_retried()
 # --- backoff -----------------------------------------------------------------------------------
 
 
-@given(st.sampled_from(RETRIED + FREE), st.integers(0, 40), draws,
-       st.floats(0, 5000), st.floats(0, 5000))
+@given(
+    st.sampled_from(RETRIED + FREE),
+    st.integers(0, 40),
+    draws,
+    st.floats(0, 5000),
+    st.floats(0, 5000),
+)
 def test_backoff_stays_within_its_cap(
     name: FailureClass, repeats: int, draw: float, base: float, cap: float
 ) -> None:
-    spec = a_spec(backoff_seconds=base, backoff_cap_seconds=cap, no_progress_limit=20,
-                  max_attempts=1000)
+    spec = a_spec(
+        backoff_seconds=base, backoff_cap_seconds=cap, no_progress_limit=20, max_attempts=1000
+    )
     launches = [launch_of(i + 1, failure_of(name)) for i in range(repeats + 1)]
     found = decide(spec, failure_of(name), History(launches=launches), lambda: draw)
     least = 0 if TABLE[name].spends_attempt else 1
@@ -236,8 +290,10 @@ def test_jitter_is_full_and_the_ceiling_doubles() -> None:
     for repeats, ceiling in ((1, 10), (2, 20), (3, 35), (9, 35)):
         launches = [launch_of(i, failure_of(F.HANG)) for i in range(repeats)]
         history = History(launches=launches)
-        waits = [decide(spec, failure_of(F.HANG), history, lambda d=d: d).wait_seconds
-                 for d in (0.0, 0.5, 0.9999)]
+        waits = [
+            decide(spec, failure_of(F.HANG), history, lambda d=d: d).wait_seconds
+            for d in (0.0, 0.5, 0.9999)
+        ]
         assert waits[0] == 0
         assert waits[1] == pytest.approx(ceiling / 2, abs=1)
         assert waits[2] == ceiling
@@ -253,20 +309,25 @@ def test_nothing_waits_after_progress() -> None:
 
 
 def test_capacity_tries_the_alternatives_in_order_and_round_again() -> None:
-    launches = run(a_spec(3), itertools.islice(itertools.repeat((F.CAPACITY, False)), 7),
-                   lambda: 0.1)
+    launches = run(
+        a_spec(3), itertools.islice(itertools.repeat((F.CAPACITY, False)), 7), lambda: 0.1
+    )
     assert [x.target for x in launches] == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_host_faults_move_on_after_three_in_a_row() -> None:
-    launches = run(a_spec(2, no_progress_limit=5),
-                   itertools.islice(itertools.repeat((F.INFRASTRUCTURE, False)), 7), lambda: 0)
+    launches = run(
+        a_spec(2, no_progress_limit=5),
+        itertools.islice(itertools.repeat((F.INFRASTRUCTURE, False)), 7),
+        lambda: 0,
+    )
     assert [x.target for x in launches] == [0, 0, 0, 1, 1, 1, 0]
 
 
 def test_with_one_target_there_is_no_elsewhere() -> None:
-    launches = run(a_spec(1), itertools.islice(itertools.repeat((F.CAPACITY, False)), 4),
-                   lambda: 0.1)
+    launches = run(
+        a_spec(1), itertools.islice(itertools.repeat((F.CAPACITY, False)), 4), lambda: 0.1
+    )
     assert {x.decision.kind for x in launches if x.decision} == {K.RETRY}
 
 
@@ -284,10 +345,13 @@ def test_every_class_has_a_row() -> None:
 
 
 def test_a_budget_that_is_spent_ends_the_run() -> None:
-    spec = a_spec().model_copy(update={"budget": a_spec().budget.model_copy(
-        update={"max_gpu_hours": 2.0})})
-    history = History(launches=[launch_of(1, failure_of(F.HANG), committed=5)],
-                      spend=Spend(gpu_hours=2.0, usd=None))
+    spec = a_spec().model_copy(
+        update={"budget": a_spec().budget.model_copy(update={"max_gpu_hours": 2.0})}
+    )
+    history = History(
+        launches=[launch_of(1, failure_of(F.HANG), committed=5)],
+        spend=Spend(gpu_hours=2.0, usd=None),
+    )
     found = decide(spec, failure_of(F.HANG), history, lambda: 0)
     assert (found.kind, "GPU hours" in found.reason) == (K.GIVE_UP, True)
 
@@ -296,11 +360,13 @@ def test_spend_counts_gpus_and_says_when_a_price_is_unknown() -> None:
     def job(kind: str, nodes: int) -> Launch:
         ended = Outcome(status="Failed", secondary_status="Failed", billable_seconds=1800)
         return launch_of(1, None).model_copy(
-            update={"instance_type": kind, "nodes": nodes, "outcome": ended})
+            update={"instance_type": kind, "nodes": nodes, "outcome": ended}
+        )
 
     jobs = [job("ml.p5.48xlarge", 2), job("ml.m5.large", 1)]
     assert spend_of(jobs, {"ml.p5.48xlarge": 100.0, "ml.m5.large": 0.2}) == Spend(
-        gpu_hours=8.5, usd=100.1)
+        gpu_hours=8.5, usd=100.1
+    )
     assert spend_of(jobs, {"ml.p5.48xlarge": 100.0}).usd is None
     assert "unknown" in str(spend_of(jobs, {}))
     assert spend_of([launch_of(1, None)], {}) == Spend(gpu_hours=0, usd=0)

@@ -9,8 +9,17 @@ from everstep.contracts.progress import Phase, format_line
 from everstep.contracts.run_spec import Watch
 from everstep.policy.watchdog import Line, Seen, judge, observe
 
-WATCH = Watch(pending=10, starting=20, downloading=30, warmup=40, step=50, validation=60, save=70,
-              uploading=80, stopping=90)
+WATCH = Watch(
+    pending=10,
+    starting=20,
+    downloading=30,
+    warmup=40,
+    step=50,
+    validation=60,
+    save=70,
+    uploading=80,
+    stopping=90,
+)
 T = 1_000_000.0
 
 
@@ -43,7 +52,7 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize(("seen", "budget", "reason"), BUDGETS, ids=lambda x: getattr(x, "phase", ""))
+@pytest.mark.parametrize(("seen", "budget", "reason"), BUDGETS)
 def test_each_phase_has_its_budget(seen: Seen, budget: int, reason: StopReason) -> None:
     assert stop_at(seen, budget) is None
     assert stop_at(seen, budget + 1) is reason
@@ -108,12 +117,21 @@ def test_looking_twice_at_the_same_lines_changes_nothing() -> None:
 
 
 def test_a_look_every_minute_sees_what_one_look_at_the_end_sees() -> None:
-    lines = [phase(1, "warmup"), line(10, step=1), line(70, step=2), phase(80, "save"),
-             line(130, step=3), phase(200, "validation")]
+    lines = [
+        phase(1, "warmup"),
+        line(10, step=1),
+        line(70, step=2),
+        phase(80, "save"),
+        line(130, step=3),
+        phase(200, "validation"),
+    ]
     seen = Seen()
     for minute in range(5):
-        known = [x for x in lines if x.time_epoch <= T + 60 * minute
-                 and x.time_epoch >= (seen.progress_epoch or 0)]
+        known = [
+            x
+            for x in lines
+            if x.time_epoch <= T + 60 * minute and x.time_epoch >= (seen.progress_epoch or 0)
+        ]
         seen = training(*known, seen=seen)
     assert seen == training(*lines)
 
@@ -139,7 +157,8 @@ def test_nothing_known_is_never_stopped() -> None:
 
 
 def test_after_an_hour_away_a_job_is_judged_by_the_times_in_its_log() -> None:
-    healthy = training(*(line(i * 40, step=i) for i in range(1, 91)), seen=training(line(0, step=0)))
+    first = training(line(0, step=0))
+    healthy = training(*(line(i * 40, step=i) for i in range(1, 91)), seen=first)
     assert stop_at(healthy, 3600 + 40) is None
     frozen = training(line(40, step=1), seen=training(line(0, step=0)))
     assert stop_at(frozen, 3600) is StopReason.HANG

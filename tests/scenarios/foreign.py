@@ -28,7 +28,9 @@ def newest(s3) -> tuple[int, str]:
     """(step, state) of the newest committed checkpoint."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{PREFIX}/")
     keys = sorted(
-        item["Key"] for page in pages for item in page.get("Contents", [])
+        item["Key"]
+        for page in pages
+        for item in page.get("Contents", [])
         if item["Key"].endswith("/manifest.json")
     )
     if not keys:
@@ -42,9 +44,18 @@ def save(s3, step: int, state: str, final: bool) -> None:
     folder = f"{PREFIX}/step-{step:08d}.{LAUNCH:05d}"
     s3.put_object(Bucket=BUCKET, Key=f"{folder}/state.txt", Body=state.encode())
     manifest = {
-        "step": step, "launch": LAUNCH, "world_size": 1, "tokens": step, "final": final,
-        "entries": [{"path": "state.txt", "size": len(state),
-                     "sha256": hashlib.sha256(state.encode()).hexdigest()}],
+        "step": step,
+        "launch": LAUNCH,
+        "world_size": 1,
+        "tokens": step,
+        "final": final,
+        "entries": [
+            {
+                "path": "state.txt",
+                "size": len(state),
+                "sha256": hashlib.sha256(state.encode()).hexdigest(),
+            }
+        ],
     }
     s3.put_object(Bucket=BUCKET, Key=f"{folder}/manifest.json", Body=json.dumps(manifest).encode())
 

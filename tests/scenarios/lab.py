@@ -35,9 +35,7 @@ QUOTA_VALUE = 4
 
 
 class Lab:
-    def __init__(
-        self, cloud: Cloud, control: Control, environ: dict[str, str], work: Path
-    ) -> None:
+    def __init__(self, cloud: Cloud, control: Control, environ: dict[str, str], work: Path) -> None:
         self.cloud, self.control, self.environ, self.work = cloud, control, environ, work
 
     def reset(self) -> None:
@@ -46,12 +44,15 @@ class Lab:
         self.control.schedule(on=True)
         assert self.control.status()["faults_left"] == {}
 
-    def foreign(self, steps: int = 40, step_seconds: float = 0.05, **environment: str) -> dict[str, Any]:
+    def foreign(
+        self, steps: int = 40, step_seconds: float = 0.05, **environment: str
+    ) -> dict[str, Any]:
         """A spec whose trainer is the torch-free foreign script."""
         spec = copy.deepcopy(FOREIGN)
         spec["stop"]["steps"] = steps  # type: ignore[index]
         spec["trainer"]["environment"] = {  # type: ignore[index]
-            "FOREIGN_STEP_SECONDS": str(step_seconds), **environment
+            "FOREIGN_STEP_SECONDS": str(step_seconds),
+            **environment,
         }
         return spec
 
@@ -86,10 +87,12 @@ class Lab:
 
     def at_step(self, run_id: str, launch: int, step: int) -> int:
         """Wait until the launch has done a step; how far it is then."""
-        return int(self.until(
-            lambda: (now := self.step_of(run_id, launch)) >= step and now,
-            f"step {step} of launch {launch} of {run_id}",
-        ))
+        return int(
+            self.until(
+                lambda: (now := self.step_of(run_id, launch)) >= step and now,
+                f"step {step} of launch {launch} of {run_id}",
+            )
+        )
 
     def status_of(self, run_id: str) -> str | None:
         """None until ValidateSpec has accepted it."""
@@ -105,17 +108,23 @@ class Lab:
         return self.cloud.launches(run_id)
 
     def job(self, run_id: str, launch: int) -> dict[str, Any]:
-        return dict(self.cloud.client("sagemaker").describe_training_job(
-            TrainingJobName=job_name(run_id, launch)
-        ))
+        return dict(
+            self.cloud.client("sagemaker").describe_training_job(
+                TrainingJobName=job_name(run_id, launch)
+            )
+        )
 
     def jobs_of(self, run_id: str) -> list[str]:
         """Every job that SageMaker has of this run, by name: the table is not asked."""
-        pages = self.cloud.client("sagemaker").get_paginator("list_training_jobs").paginate(
-            NameContains=run_id
+        pages = (
+            self.cloud.client("sagemaker")
+            .get_paginator("list_training_jobs")
+            .paginate(NameContains=run_id)
         )
         return sorted(
-            j["TrainingJobName"] for page in pages for j in page["TrainingJobSummaries"]
+            j["TrainingJobName"]
+            for page in pages
+            for j in page["TrainingJobSummaries"]
             if j["TrainingJobName"].rpartition("-")[0] == run_id
         )
 
@@ -123,11 +132,15 @@ class Lab:
         """The URI of the newest checkpoint."""
         run = self.cloud.run(run_id)
         bucket, _, prefix = run.team.checkpoint_uri.removeprefix("s3://").partition("/")
-        pages = self.cloud.client("s3").get_paginator("list_objects_v2").paginate(
-            Bucket=bucket, Prefix=f"{prefix}/{run_id}/"
+        pages = (
+            self.cloud.client("s3")
+            .get_paginator("list_objects_v2")
+            .paginate(Bucket=bucket, Prefix=f"{prefix}/{run_id}/")
         )
         names = {
-            name for page in pages for item in page.get("Contents", [])
+            name
+            for page in pages
+            for item in page.get("Contents", [])
             if item["Key"].endswith("/manifest.json")
             and (name := CheckpointName.parse(item["Key"].removesuffix("/manifest.json")))
         }
@@ -137,7 +150,11 @@ class Lab:
         """A digest over the full weights of the final checkpoint, after it was verified."""
         done = subprocess.run(
             [sys.executable, "-m", "trainer.verify", self.final_checkpoint(run_id), "--digest"],
-            cwd=ROOT, env=self.environ, capture_output=True, text=True, check=False,
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return str(json.loads(done.stdout.splitlines()[-1])["weights_sha256"])
@@ -155,7 +172,11 @@ class Lab:
         """The stock AWS command line; its JSON."""
         done = subprocess.run(
             [str(Path(sys.executable).parent / "aws"), *arguments, "--output", "json"],
-            cwd=ROOT, env=self.environ, capture_output=True, text=True, check=False,
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"aws {' '.join(arguments)}: {done.stderr}"
         return json.loads(done.stdout) if done.stdout.strip() else None

@@ -79,7 +79,9 @@ def test_stop_execution_leaves_no_job_and_redrive_goes_on(lab: Lab) -> None:
     assert lab.launches("stopped")[1].resume_step >= 10
 
 
-def test_the_same_bug_ends_after_the_second_attempt_and_redrive_goes_on_once_mended(lab: Lab) -> None:
+def test_the_same_bug_ends_after_the_second_attempt_and_redrive_goes_on_once_mended(
+    lab: Lab,
+) -> None:
     arn = lab.start("buggy", lab.foreign(steps=30, FOREIGN_BUG_AT="13"))
     ended = lab.end(arn)
     assert ended["status"] == "FAILED"
@@ -99,9 +101,14 @@ def test_the_same_bug_ends_after_the_second_attempt_and_redrive_goes_on_once_men
 
 def test_no_capacity_spends_no_attempt(lab: Lab) -> None:
     lab.control.capacity(count=2)
-    spec = {**lab.foreign(steps=20), "retry": {
-        "backoff_seconds": 1, "backoff_cap_seconds": 2, "max_attempts": 1,
-    }}
+    spec = {
+        **lab.foreign(steps=20),
+        "retry": {
+            "backoff_seconds": 1,
+            "backoff_cap_seconds": 2,
+            "max_attempts": 1,
+        },
+    }
     arn = lab.start("no-capacity", spec)
     assert lab.end(arn)["status"] == "SUCCEEDED"
     check_arrived(lab, "no-capacity", 20, launches=3)
@@ -132,15 +139,29 @@ def test_starting_twice_is_one_run(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [
-        ("empty", {}, ["model: is required", "data: is required", "compute: is required",
-                       "stop: is required"]),
+        (
+            "empty",
+            {},
+            [
+                "model: is required",
+                "data: is required",
+                "compute: is required",
+                "stop: is required",
+            ],
+        ),
         ("unknown", {"modle": "tiny"}, ["modle: unknown field", "did you mean 'model'?"]),
-        ("type", {"stop": {"steps": "many"}}, ["stop.steps: Input should be a valid integer",
-                                               "'many'"]),
+        (
+            "type",
+            {"stop": {"steps": "many"}},
+            ["stop.steps: Input should be a valid integer", "'many'"],
+        ),
         ("mesh", {"parallelism": {"shard": 3}}, ["is not the world size 2", "hint: leave"]),
         ("prefix", {"data": "datasets/nowhere"}, ["no dataset at s3://", "datasets/nowhere"]),
-        ("instance", {"compute": [{"instance_type": "ml.p5.47xlarge"}]},
-         ["unknown instance type (got 'ml.p5.47xlarge')", "ml.p5.48xlarge"]),
+        (
+            "instance",
+            {"compute": [{"instance_type": "ml.p5.47xlarge"}]},
+            ["unknown instance type (got 'ml.p5.47xlarge')", "ml.p5.48xlarge"],
+        ),
     ],
 )
 def test_a_bad_spec_is_refused_with_every_problem_and_no_job(
@@ -159,41 +180,80 @@ def test_a_bad_spec_is_refused_with_every_problem_and_no_job(
 
 def test_the_stock_command_line_does_it_all(lab: Lab) -> None:
     machine = lab.cloud.machine_arn(None)
-    started = lab.aws("stepfunctions", "start-execution", "--state-machine-arn", machine, "--name",
-                      "by-hand", "--input", "file://examples/tiny.json")
+    started = lab.aws(
+        "stepfunctions",
+        "start-execution",
+        "--state-machine-arn",
+        machine,
+        "--name",
+        "by-hand",
+        "--input",
+        "file://examples/tiny.json",
+    )
     arn = started["executionArn"]
     lab.end(arn)
     assert lab.aws("stepfunctions", "describe-execution", "--execution-arn", arn)["status"] == (
         "SUCCEEDED"
     )
     events = lab.aws("stepfunctions", "get-execution-history", "--execution-arn", arn)["events"]
-    entered = [e["stateEnteredEventDetails"]["name"] for e in events
-               if "stateEnteredEventDetails" in e]
+    entered = [
+        e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e
+    ]
     assert [s for s in entered if s != "Next"] == [
-        "ValidateSpec", "CheckQuota", "PlanAttempt", "LaunchAttempt", "VerifyOutcome", "Finish",
+        "ValidateSpec",
+        "CheckQuota",
+        "PlanAttempt",
+        "LaunchAttempt",
+        "VerifyOutcome",
+        "Finish",
         "Done",
     ]
     job = job_name("by-hand", 1)
     described = lab.aws("sagemaker", "describe-training-job", "--training-job-name", job)
     assert described["TrainingJobStatus"] == "Completed"
-    streams = lab.aws("logs", "describe-log-streams", "--log-group-name",
-                      "/aws/sagemaker/TrainingJobs", "--log-stream-name-prefix", f"{job}/")
+    streams = lab.aws(
+        "logs",
+        "describe-log-streams",
+        "--log-group-name",
+        "/aws/sagemaker/TrainingJobs",
+        "--log-stream-name-prefix",
+        f"{job}/",
+    )
     name = streams["logStreams"][0]["logStreamName"]
-    lines = lab.aws("logs", "get-log-events", "--log-group-name", "/aws/sagemaker/TrainingJobs",
-                    "--log-stream-name", name, "--start-from-head")["events"]
+    lines = lab.aws(
+        "logs",
+        "get-log-events",
+        "--log-group-name",
+        "/aws/sagemaker/TrainingJobs",
+        "--log-stream-name",
+        name,
+        "--start-from-head",
+    )["events"]
     assert any('"everstep":"step"' in e["message"] for e in lines)
-    query = [{
-        "Id": "loss",
-        "MetricStat": {
-            "Metric": {
-                "Namespace": "/aws/sagemaker/TrainingJobs", "MetricName": "everstep:loss",
-                "Dimensions": [{"Name": "TrainingJobName", "Value": job}],
+    query = [
+        {
+            "Id": "loss",
+            "MetricStat": {
+                "Metric": {
+                    "Namespace": "/aws/sagemaker/TrainingJobs",
+                    "MetricName": "everstep:loss",
+                    "Dimensions": [{"Name": "TrainingJobName", "Value": job}],
+                },
+                "Period": 60,
+                "Stat": "Minimum",
             },
-            "Period": 60, "Stat": "Minimum",
-        },
-    }]
-    data = lab.aws("cloudwatch", "get-metric-data", "--metric-data-queries", json.dumps(query),
-                   "--start-time", "2020-01-01T00:00:00Z", "--end-time", "2100-01-01T00:00:00Z")
+        }
+    ]
+    data = lab.aws(
+        "cloudwatch",
+        "get-metric-data",
+        "--metric-data-queries",
+        json.dumps(query),
+        "--start-time",
+        "2020-01-01T00:00:00Z",
+        "--end-time",
+        "2100-01-01T00:00:00Z",
+    )
     assert data["MetricDataResults"][0]["Values"]
 
 

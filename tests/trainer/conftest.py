@@ -49,8 +49,12 @@ def alone(
         settings = {"checkpoint_uri": uri or str(tmp_path / "checkpoints")} | (env or {})
         capsys.readouterr()
         train(
-            TrainerConfig.from_flat(flat), TrainerEnv.model_validate(settings), worker,
-            Path(flat["data.path"]), torch.device("cpu"), Where(),
+            TrainerConfig.from_flat(flat),
+            TrainerEnv.model_validate(settings),
+            worker,
+            Path(flat["data.path"]),
+            torch.device("cpu"),
+            Where(),
         )
         return progress(capsys.readouterr().out)
 

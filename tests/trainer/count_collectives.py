@@ -13,8 +13,11 @@ from trainer.parallel import Layout, build_model, set_gradient_sync
 dist.init_process_group("gloo")
 config = ModelConfig(dim=32, layers=4, heads=4, kv_heads=2, ffn_dim=64, vocab_size=64)
 for sharding, replicate, shard in (
-    (Sharding.FULL_SHARD, 1, 2), (Sharding.SHARD_GRAD_OP, 1, 2), (Sharding.NO_SHARD, 2, 1),
-    (Sharding.HYBRID_SHARD, 1, 2), (Sharding.HYBRID_SHARD, 2, 1),
+    (Sharding.FULL_SHARD, 1, 2),
+    (Sharding.SHARD_GRAD_OP, 1, 2),
+    (Sharding.NO_SHARD, 2, 1),
+    (Sharding.HYBRID_SHARD, 1, 2),
+    (Sharding.HYBRID_SHARD, 2, 1),
 ):
     layout = Layout(sharding, replicate, shard)
     model = build_model(config, layout, "bf16", 0, torch.device("cpu"))
@@ -25,7 +28,13 @@ for sharding, replicate, shard in (
     whole = sum(p.numel() for p in model.parameters())
     local = sum(p.to_local().numel() for p in model.parameters())
     if dist.get_rank() == 0:
-        print(json.dumps({
-            "layout": f"{sharding} {replicate}x{shard}", "counts": counts, "share": local / whole
-        }))
+        print(
+            json.dumps(
+                {
+                    "layout": f"{sharding} {replicate}x{shard}",
+                    "counts": counts,
+                    "share": local / whole,
+                }
+            )
+        )
 dist.destroy_process_group()

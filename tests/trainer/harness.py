@@ -19,11 +19,21 @@ from trainer.verify import main as verify_main
 ROOT = Path(__file__).resolve().parents[2]
 VOCAB = 64
 SMALL = {
-    "model.dim": "32", "model.layers": "2", "model.heads": "4", "model.kv_heads": "2",
-    "model.ffn_dim": "64", "model.vocab_size": str(VOCAB), "model.dropout": "0.1",
-    "train.sequence_length": "32", "train.global_batch": "8", "train.micro_batch": "2",
-    "train.warmup_steps": "2", "train.lr": "0.003", "train.dtype": "fp32",
-    "checkpoint.every_steps": "3", "stop.steps": "12",
+    "model.dim": "32",
+    "model.layers": "2",
+    "model.heads": "4",
+    "model.kv_heads": "2",
+    "model.ffn_dim": "64",
+    "model.vocab_size": str(VOCAB),
+    "model.dropout": "0.1",
+    "train.sequence_length": "32",
+    "train.global_batch": "8",
+    "train.micro_batch": "2",
+    "train.warmup_steps": "2",
+    "train.lr": "0.003",
+    "train.dtype": "fp32",
+    "checkpoint.every_steps": "3",
+    "stop.steps": "12",
 }
 
 Lines = list[dict[str, Any]]
@@ -89,9 +99,14 @@ Launch = Callable[..., Job]
 
 
 def start_job(
-    base: Path, dataset: Path, ranks: int = 2, number: int = 1,
-    environment: dict[str, str] | None = None, resource: dict[str, Any] | None = None,
-    ml: str = "ml", **changes: Any,
+    base: Path,
+    dataset: Path,
+    ranks: int = 2,
+    number: int = 1,
+    environment: dict[str, str] | None = None,
+    resource: dict[str, Any] | None = None,
+    ml: str = "ml",
+    **changes: Any,
 ) -> Job:
     """One host's launcher with SageMaker's layout below ``base``; the caller ends it."""
     flat = SMALL | {"data.path": str(dataset)}
@@ -102,16 +117,25 @@ def start_job(
     if resource:
         (config / "resourceconfig.json").write_text(json.dumps(resource))
     given = {
-        "EVERSTEP_ML_ROOT": str(base / ml), "EVERSTEP_RANKS_PER_NODE": str(ranks),
-        "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"), "EVERSTEP_LAUNCH": str(number),
-        "EVERSTEP_OUTPUT_URI": str(base / "output"), "TMPDIR": str(base),
-        "EVERSTEP_RDZV_PORT": str(free_port()), "PYTHONPATH": str(ROOT),
+        "EVERSTEP_ML_ROOT": str(base / ml),
+        "EVERSTEP_RANKS_PER_NODE": str(ranks),
+        "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"),
+        "EVERSTEP_LAUNCH": str(number),
+        "EVERSTEP_OUTPUT_URI": str(base / "output"),
+        "TMPDIR": str(base),
+        "EVERSTEP_RDZV_PORT": str(free_port()),
+        "PYTHONPATH": str(ROOT),
     }
-    return Job(subprocess.Popen(
-        [sys.executable, "-m", "trainer.launch"], cwd=base, text=True,
-        env={**os.environ, **given, **(environment or {})},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ))
+    return Job(
+        subprocess.Popen(
+            [sys.executable, "-m", "trainer.launch"],
+            cwd=base,
+            text=True,
+            env={**os.environ, **given, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    )
 
 
 def free_port() -> int:

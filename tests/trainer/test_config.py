@@ -14,7 +14,9 @@ from trainer.errors import ConfigError
 from trainer.optim import learning_rate
 
 LEAST: dict[str, Any] = {
-    "model": "tiny", "data": "datasets/stdlib", "compute": [{"instance_type": "ml.m5.large"}],
+    "model": "tiny",
+    "data": "datasets/stdlib",
+    "compute": [{"instance_type": "ml.m5.large"}],
     "stop": {"steps": 100},
 }
 
@@ -28,22 +30,34 @@ def _sections(spec: RunSpec) -> dict[str, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    train=st.fixed_dictionaries({}, optional={
-        "lr": st.floats(1e-12, 10), "global_batch": st.integers(1, 10**6),
-        "schedule": st.sampled_from(["cosine", "linear", "constant"]),
-        "dtype": st.sampled_from(["bf16", "fp32"]), "seed": st.integers(0, 2**62),
-    }),
+    train=st.fixed_dictionaries(
+        {},
+        optional={
+            "lr": st.floats(1e-12, 10),
+            "global_batch": st.integers(1, 10**6),
+            "schedule": st.sampled_from(["cosine", "linear", "constant"]),
+            "dtype": st.sampled_from(["bf16", "fp32"]),
+            "seed": st.integers(0, 2**62),
+        },
+    ),
     sharding=st.sampled_from(["FULL_SHARD", "HYBRID_SHARD", "SHARD_GRAD_OP", "NO_SHARD"]),
-    model=st.sampled_from([
-        "llama2-7b", {"preset": "small", "dropout": 0.1, "vocab_size": 999},
-        {"config": PRESETS["tiny"].model_dump()},
-    ]),
-    every=st.none() | st.integers(1, 10**6), prefix=st.sampled_from(["2024", "a/b", "true", "x"]),
+    model=st.sampled_from(
+        [
+            "llama2-7b",
+            {"preset": "small", "dropout": 0.1, "vocab_size": 999},
+            {"config": PRESETS["tiny"].model_dump()},
+        ]
+    ),
+    every=st.none() | st.integers(1, 10**6),
+    prefix=st.sampled_from(["2024", "a/b", "true", "x"]),
 )
 def test_round_trip(train: Any, sharding: str, model: Any, every: Any, prefix: str) -> None:
     raw = LEAST | {
-        "train": train, "parallelism": {"sharding": sharding}, "model": model,
-        "checkpoint": {"every_steps": every}, "data": prefix,
+        "train": train,
+        "parallelism": {"sharding": sharding},
+        "model": model,
+        "checkpoint": {"every_steps": every},
+        "data": prefix,
     }
     if prefix == "x":
         raw["trainer"] = {"hyperparameters": {"epochs": "3"}}
@@ -57,7 +71,9 @@ def test_round_trip(train: Any, sharding: str, model: Any, every: Any, prefix: s
 
 def test_defaults_are_not_sent() -> None:
     assert to_hyperparameters(RunSpec.model_validate(LEAST)) == {
-        "model.preset": "tiny", "data.prefix": "datasets/stdlib", "stop.steps": "100",
+        "model.preset": "tiny",
+        "data.prefix": "datasets/stdlib",
+        "stop.steps": "100",
     }
 
 
@@ -75,8 +91,11 @@ def test_shape_fields_may_stand_below_model() -> None:
     assert TrainerConfig.from_flat(base | {"model.layers": "5"}).shape == (
         PRESETS["tiny"].model_copy(update={"layers": 5})
     )
-    shape = {f"model.{k}": str(v) for k, v in PRESETS["tiny"].model_dump().items()
-             if k not in ("tied_embeddings",)}
+    shape = {
+        f"model.{k}": str(v)
+        for k, v in PRESETS["tiny"].model_dump().items()
+        if k not in ("tied_embeddings",)
+    }
     assert TrainerConfig.from_flat(shape | {"stop.steps": "1"}).shape == PRESETS["tiny"]
     assert isinstance(TrainerConfig.from_flat(base).shape, ModelConfig)
 
@@ -89,13 +108,16 @@ def test_others_keys_are_left_alone_and_typos_are_not() -> None:
         TrainerConfig.from_flat({"trian.lr": "1", "model.preset": "tiny", "stop.steps": "1"})
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"model.preset": "tyni"}, "no such preset 'tyni'"),
-    ({"parallelism.tensor": "2"}, "no tensor parallelism"),
-    ({"data.mode": "s3"}, "does not stream"),
-    ({"model.heads": "3"}, "do not divide"),
-    ({"stop.steps": "0"}, "stop.steps"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model.preset": "tyni"}, "no such preset 'tyni'"),
+        ({"parallelism.tensor": "2"}, "no tensor parallelism"),
+        ({"data.mode": "s3"}, "does not stream"),
+        ({"model.heads": "3"}, "do not divide"),
+        ({"stop.steps": "0"}, "stop.steps"),
+    ],
+)
 def test_refusals(change: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         TrainerConfig.from_flat({"model.preset": "tiny", "stop.steps": "1"} | change)

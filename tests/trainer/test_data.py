@@ -124,8 +124,15 @@ def test_prepare_is_deterministic_and_reads_back(
     (source / "tests" / "skipped.py").write_text("never")
     summaries = []
     for out in ("a", "b"):
-        arguments = ["--source", str(source), "--out", str(tmp_path / out), "--vocab-size", "300",
-                     "--json"]
+        arguments = [
+            "--source",
+            str(source),
+            "--out",
+            str(tmp_path / out),
+            "--vocab-size",
+            "300",
+            "--json",
+        ]
         assert prepare_main(arguments) == 0
         summaries.append(json.loads(capsys.readouterr().out))
     assert summaries[0]["fingerprint"] == summaries[1]["fingerprint"]

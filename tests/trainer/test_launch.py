@@ -37,8 +37,12 @@ from trainer.train import Where, train
 def test_every_sharding_has_the_curve_of_one_rank(
     launch: Launch, alone_curve: list[tuple[float, float]], mode: str
 ) -> None:
-    job = launch(mode, **QUIET, parallelism__sharding=mode,
-                 **({"parallelism__replicate": 2} if mode == "HYBRID_SHARD" else {}))
+    job = launch(
+        mode,
+        **QUIET,
+        parallelism__sharding=mode,
+        **({"parallelism__replicate": 2} if mode == "HYBRID_SHARD" else {}),
+    )
     assert job.wait() == 0, job.text
     curve = [(s["loss"], s["grad_norm"]) for s in of_kind(job.lines, "step")]
     assert len(curve) == 6
@@ -50,15 +54,21 @@ QUIET = {"model__dropout": 0, "train__grad_clip": 0.1, "stop__steps": 6}
 
 
 @pytest.fixture(scope="module")
-def alone_curve(one_rank: None, dataset: Path, tmp_path_factory: pytest.TempPathFactory
-                ) -> list[tuple[float, float]]:
+def alone_curve(
+    one_rank: None, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[float, float]]:
     folder = tmp_path_factory.mktemp("alone")
     flat = SMALL | {k.replace("__", "."): str(v) for k, v in QUIET.items()}
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        train(TrainerConfig.from_flat(flat), TrainerEnv(checkpoint_uri=str(folder)),
-              Worker(node_dir=folder, started_epoch=time.time()), dataset,
-              torch.device("cpu"), Where())
+        train(
+            TrainerConfig.from_flat(flat),
+            TrainerEnv(checkpoint_uri=str(folder)),
+            Worker(node_dir=folder, started_epoch=time.time()),
+            dataset,
+            torch.device("cpu"),
+            Where(),
+        )
     return [(s["loss"], s["grad_norm"]) for s in of_kind(progress(out.getvalue()), "step")]
 
 
@@ -66,10 +76,20 @@ def test_sharding_modes_are_not_aliases(tmp_path: Path) -> None:
     """Five groups (four blocks and the rest): their collectives, backward included."""
     program = Path(__file__).with_name("count_collectives.py")
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-         f"--master-port={free_port()}", str(program)],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=90, check=False,
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=2",
+            f"--master-port={free_port()}",
+            str(program),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -77,8 +97,7 @@ def test_sharding_modes_are_not_aliases(tmp_path: Path) -> None:
         "FULL_SHARD 1x2": ({"allgather_base": 10, "reduce_scatter_base": 5}, 0.5),
         "SHARD_GRAD_OP 1x2": ({"allgather_base": 5, "reduce_scatter_base": 5}, 0.5),
         "NO_SHARD 2x1": ({"allreduce": 5}, 1.0),
-        "HYBRID_SHARD 1x2": (
-            {"allgather_base": 10, "reduce_scatter_base": 5, "allreduce": 5}, 0.5),
+        "HYBRID_SHARD 1x2": ({"allgather_base": 10, "reduce_scatter_base": 5, "allreduce": 5}, 0.5),
         "HYBRID_SHARD 2x1": ({"allreduce": 5}, 1.0),
     }
 
@@ -91,8 +110,15 @@ def test_two_hosts_share_one_job_and_one_first_cause(
 
     def start(number: int, **changes: object) -> list[Job]:
         return [
-            launch("hosts", ranks=1, number=number, ml=host, environment=where,
-                   resource={"current_host": host, "hosts": hosts}, **changes)
+            launch(
+                "hosts",
+                ranks=1,
+                number=number,
+                ml=host,
+                environment=where,
+                resource={"current_host": host, "hosts": hosts},
+                **changes,
+            )
             for host in hosts
         ]
 
@@ -136,12 +162,17 @@ def test_two_ranks_on_s3(launch: Launch, tmp_path: Path) -> None:
     server.start()
     try:
         aws = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
         }
         boto3.client(
-            "s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1",
-            aws_access_key_id="testing", aws_secret_access_key="testing",
+            "s3",
+            endpoint_url=aws["AWS_ENDPOINT_URL"],
+            region_name="us-east-1",
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
         ).create_bucket(Bucket="runs")
         on_s3 = aws | {
             "EVERSTEP_CHECKPOINT_URI": "s3://runs/r/checkpoints",
@@ -227,16 +258,23 @@ def test_cluster_from_sagemakers_file_variables_or_alone(tmp_path: Path) -> None
     assert (worker["RANK"], worker["WORLD_SIZE"], worker["MASTER_ADDR"]) == ("11", "16", "algo-1")
     config = tmp_path / "input/config"
     config.mkdir(parents=True)
-    (config / "resourceconfig.json").write_text(json.dumps(
-        {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"}
-    ))
+    (config / "resourceconfig.json").write_text(
+        json.dumps(
+            {
+                "current_host": "algo-1",
+                "hosts": ["algo-1", "algo-2"],
+                "network_interface_name": "eth0",
+            }
+        )
+    )
     by_file = Cluster.parse({"SM_NUM_GPUS": "0", "EVERSTEP_RDZV_PORT": "4321"}, ml)
     worker = by_file.worker_environment(0)
     assert (worker["RANK"], worker["WORLD_SIZE"], worker["MASTER_PORT"]) == ("0", "2", "4321")
     assert worker["GLOO_SOCKET_IFNAME"] == "eth0"
     with pytest.raises(ConfigError, match="'algo-9' is not among"):
-        Cluster.parse({"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-9"},
-                      MlRoot(root=tmp_path / "none"))
+        Cluster.parse(
+            {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-9"}, MlRoot(root=tmp_path / "none")
+        )
 
 
 def test_ranks_without_our_launcher(dataset: Path, tmp_path: Path) -> None:
@@ -249,11 +287,27 @@ def test_ranks_without_our_launcher(dataset: Path, tmp_path: Path) -> None:
         sections.setdefault(section, []).append(f"{name} = {text}")
     config.write_text("".join(f"[{s}]\n" + "\n".join(rows) + "\n" for s, rows in sections.items()))
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-         f"--master-port={free_port()}", "-m", "trainer.main", "--config", str(config),
-         "--set", f"data.path={dataset}", "--set", "stop.steps=4"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=90, check=False,
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=2",
+            f"--master-port={free_port()}",
+            "-m",
+            "trainer.main",
+            "--config",
+            str(config),
+            "--set",
+            f"data.path={dataset}",
+            "--set",
+            "stop.steps=4",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert sorted(losses(progress(done.stdout))) == [1, 2, 3, 4]

@@ -20,9 +20,7 @@ SLOW = {"train__sequence_length": 128, "train__global_batch": 32, "model__dim": 
 
 
 @pytest.fixture(scope="module")
-def unbroken(
-    dataset: Path, tmp_path_factory: pytest.TempPathFactory
-) -> "Unbroken":
+def unbroken(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> "Unbroken":
     """Losses by step, and digests, of the run that nothing happens to."""
     base = tmp_path_factory.mktemp("unbroken")
     job = start_job(base, dataset, **SLOW)

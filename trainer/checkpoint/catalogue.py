@@ -89,7 +89,8 @@ class Catalogue:
         Call it before this launch saves for the first time.
         """
         gone = [
-            item for item in self.newest_first()
+            item
+            for item in self.newest_first()
             if not item.committed and item.name.launch <= launch
         ]
         for item in gone:

@@ -61,9 +61,7 @@ class _HashingFileSystem(FileSystem):
             path=name, size=hashing.size, sha256=hashing.digest.hexdigest()
         )
 
-    def rename(
-        self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]
-    ) -> None:
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
         super().rename(path, new_path)
         entry = self.entries.pop(Path(path).name)
         name = Path(new_path).name

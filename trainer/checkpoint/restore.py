@@ -115,8 +115,13 @@ class Finder:
 
 
 def load(
-    found: Found, tensors: dict[str, Tensor], fresh: LoopState, group: dist.ProcessGroup,
-    worker: Worker, report: Reporter, seed: int,
+    found: Found,
+    tensors: dict[str, Tensor],
+    fresh: LoopState,
+    group: dist.ProcessGroup,
+    worker: Worker,
+    report: Reporter,
+    seed: int,
 ) -> LoopState:
     """Loads into ``tensors`` and the generators; returns where the run stands.
 
@@ -128,7 +133,8 @@ def load(
         if loop.identity.get(key) != value:
             raise ConfigError(
                 f"{found.name} was trained with {key}={loop.identity.get(key)!r}, "
-                f"this start has {value!r}", "set it back, or start a new run",
+                f"this start has {value!r}",
+                "set it back, or start a new run",
             )
     reader = FileSystemReader(found.folder)
     wanted = dict(tensors)

@@ -52,8 +52,16 @@ class Saver:
     """At most one save in flight. All methods are called by all ranks in the same order."""
 
     def __init__(
-        self, store: Store, group: dist.ProcessGroup, worker: Worker, report: Reporter, *,
-        launch: int, keep_last: int, broken: set[CheckpointName], last_step: int,
+        self,
+        store: Store,
+        group: dist.ProcessGroup,
+        worker: Worker,
+        report: Reporter,
+        *,
+        launch: int,
+        keep_last: int,
+        broken: set[CheckpointName],
+        last_step: int,
     ) -> None:
         """``last_step``: the step of the checkpoint that training came from (0: none)."""
         self.last_step = last_step
@@ -163,9 +171,13 @@ class Saver:
             return
         loop = snapshot.loop
         manifest = Manifest(
-            step=loop.step, launch=self._launch, world_size=self._worker.world_size,
-            tokens=loop.tokens, final=snapshot.final,
-            spec_fingerprint=fingerprint(loop), entries=entries,
+            step=loop.step,
+            launch=self._launch,
+            world_size=self._worker.world_size,
+            tokens=loop.tokens,
+            final=snapshot.final,
+            spec_fingerprint=fingerprint(loop),
+            entries=entries,
         )
         self._store.write(f"{snapshot.name}/{MANIFEST_NAME}", manifest.model_dump_json().encode())
         self._report.line("committed", step=loop.step, checkpoint=str(snapshot.name))

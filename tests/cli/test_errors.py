@@ -1,0 +1,76 @@
+"""Bad input is a sentence and a hint, never a traceback; data and talk do not mix."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOWHERE = {
+    "AWS_ENDPOINT_URL": "http://localhost:9",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": "us-east-1",
+    "AWS_MAX_ATTEMPTS": "1",
+    "PATH": "/usr/bin:/bin",
+}
+
+
+def everstep(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "everstep.cli.main", *arguments],
+        cwd=ROOT,
+        env=NOWHERE,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_refused(done: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "hint:" in done.stderr
+    for part in said:
+        assert part in done.stderr
+
+
+def test_every_problem_of_a_spec_is_told_before_aws_is_asked(tmp_path: Path) -> None:
+    spec = tmp_path / "bad.json"
+    spec.write_text(json.dumps({"modle": "tiny", "stop": {"steps": 0}}))
+    done = everstep("run", str(spec))
+    check_refused(done, 2, "did you mean 'model'?", "stop.steps", "compute: is required")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "is not JSON"), ("[]", "a run spec is a JSON object")]
+)
+def test_what_is_not_a_spec_is_refused(text: str, said: str) -> None:
+    check_refused(everstep("run", "-", text=text), 2, said)
+
+
+def test_a_missing_file_is_named() -> None:
+    check_refused(everstep("run", "no/such.json"), 2, "no/such.json", "No such file")
+
+
+def test_a_run_id_that_sagemaker_would_refuse_is_refused_here() -> None:
+    done = everstep("run", "examples/tiny.json", "--name", "under_score")
+    check_refused(done, 2, "under_score", "at most 40 characters")
+
+
+def test_no_aws_to_talk_to_is_an_answer() -> None:
+    check_refused(everstep("status", "some-run"), 3, "AWS_ENDPOINT_URL")
+
+
+def test_status_of_no_emulator_has_its_own_exit_code(tmp_path: Path) -> None:
+    done = everstep("local", "status", "--state", str(tmp_path), "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout) == {"running": False}
+
+
+def test_env_of_no_emulator_prints_nothing_to_eval(tmp_path: Path) -> None:
+    check_refused(everstep("local", "env", "--state", str(tmp_path)), 3, "everstep local up")
