@@ -4,12 +4,18 @@ import logging
 from typing import Any
 
 from flask import has_request_context, request
-from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.exceptions import CloudFormationError
 from moto.cloudformation.models import CloudFormationBackend, Event
 
 from emulator.patching import replace
 
 logger = logging.getLogger("emulator")
+
+
+class ChangeSetNotFound(CloudFormationError):  # type: ignore[misc, unused-ignore]
+    """The code by which the CDK knows that a deletion is done."""
+
+    code = "ChangeSetNotFound"
 
 
 class ResourceFailed(Exception):
@@ -34,7 +40,7 @@ def _execute(
 ) -> None:
     found = _find(self, change_set_name, stack_name)
     if found is None:
-        raise ValidationError(stack_name)
+        raise ChangeSetNotFound(f"ChangeSet [{change_set_name}] does not exist")
     stack, kind = self.stacks[found.stack_id], found.change_set_type
     stack._add_stack_event(f"{kind}_IN_PROGRESS", resource_status_reason="User Initiated")
     # A stack made by a change set has not been shown what the others export.
@@ -78,7 +84,7 @@ def _delete(self: CloudFormationBackend, change_set_name: str) -> None:
 def _describe(self: CloudFormationBackend, change_set_name: str) -> Any:
     found = _find(self, change_set_name, None)
     if found is None:
-        raise ValidationError(change_set_name)
+        raise ChangeSetNotFound(f"ChangeSet [{change_set_name}] does not exist")
     return found
 
 

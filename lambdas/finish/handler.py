@@ -21,3 +21,4 @@ def act(step: Step, services: Services) -> dict[str, Any]:
 
 
 handler = state_handler(Step, act)
+# redeploy probe

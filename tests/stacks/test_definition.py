@@ -106,7 +106,7 @@ def test_a_missing_heartbeat_is_looked_into_and_any_failure_is_classified(
         state = definition["States"][name]
         assert state["HeartbeatSeconds"] == "{% $states.input.heartbeat_seconds %}"
         assert [(c["ErrorEquals"], c["Next"]) for c in state["Catch"]] == [
-            (["States.HeartbeatTimeout"], "InspectAttempt"),
+            (["States.HeartbeatTimeout", "States.Timeout"], "InspectAttempt"),
             (["States.ALL"], "Classify"),
         ]
         error = {"Error": "Hang", "Cause": "no step"}
