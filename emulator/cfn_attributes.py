@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from moto.cloudformation.parsing import ResourceMap
 from moto.kms.models import Key
 from moto.logs.models import LogGroup
+from moto.ssm.models import ssm_backends
 
 from emulator.patching import replace
 
 
 def patch_attributes() -> None:
-    """Tags of keys, updates of keys, ARNs of log groups."""
+    """Keys' tags and updates, log groups' ARNs, parameters that keep their former value."""
     _patch_keys()
+    _patch_parameters()
 
     def get_cfn_attribute(self: LogGroup, name: str) -> str:
         found = str(attribute(self, name))
@@ -18,6 +21,15 @@ def patch_attributes() -> None:
         return f"{found}:*" if name == "Arn" and not found.endswith(":*") else found
 
     attribute = replace(LogGroup, "get_cfn_attribute", get_cfn_attribute)
+
+
+def _patch_parameters() -> None:
+    def read(self: Any, value: str, value_type: str) -> Any:
+        backend = ssm_backends[self._account_id][self._region_name]
+        # With UsePreviousValue moto hands over what it had read, not the parameter's name.
+        return original(self, value, value_type) if backend.get_parameter(value) else value
+
+    original = replace(ResourceMap, "parse_ssm_parameter", read)
 
 
 def _patch_keys() -> None:

@@ -94,7 +94,7 @@ class Emulator:
 
 
 def serve(state: Path, port: int, minute: float, parent: int | None = None) -> int:
-    """Run until SIGTERM or SIGINT, or until the process ``parent``, which started this one, is gone.
+    """Run until SIGTERM or SIGINT, or until ``parent``, which started this process, is gone.
 
     Prints one JSON line with the endpoint when ready.
     """

@@ -21,4 +21,3 @@ def act(step: Step, services: Services) -> dict[str, Any]:
 
 
 handler = state_handler(Step, act)
-# redeploy probe

@@ -51,13 +51,12 @@ def token_machine(cloud: Cloud, keeper: str, **task: Any) -> tuple[str, str]:
 
 
 def token_of(cloud: Cloud, bucket: str) -> str:
+    client = cloud("s3")
+
     def read() -> str | None:
-        found = cloud("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
-        return (
-            cloud("s3").get_object(Bucket=bucket, Key="token")["Body"].read().decode()
-            if found
-            else None
-        )
+        if not client.list_objects_v2(Bucket=bucket).get("Contents"):
+            return None
+        return str(client.get_object(Bucket=bucket, Key="token")["Body"].read().decode())
 
     return str(until(read))
 
