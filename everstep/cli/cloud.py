@@ -1,4 +1,4 @@
-"""Where an environment's things are, read from its stacks' outputs; and the clients to reach them."""
+"""Where an environment's things are, from its stacks' outputs, and the clients to reach them."""
 
 import os
 from functools import cache, cached_property

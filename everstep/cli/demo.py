@@ -18,6 +18,7 @@ from everstep.cli.view import RunView
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
 from everstep.contracts.records import RunStatus, job_name
+from everstep.contracts.run_spec import RunSpec
 
 RUN_SECONDS = 300.0
 POLL_SECONDS = 0.3
@@ -46,10 +47,14 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
         environ = {**os.environ, **endpoint.environment}
         tell(f"it answers at {endpoint.endpoint}")
         cloud = populate(environ, endpoint.endpoint, work, tell)
-        view = _run(cloud, raw, endpoint.endpoint, work, tell)
-    except (KeyboardInterrupt, BaseException):
+        view = _run(cloud, raw, spec, endpoint.endpoint, tell)
+    except BaseException as error:
         _quiet()
         service.stop(work)
+        if isinstance(error, KeyboardInterrupt):
+            remove(work)
+        else:
+            tell(f"its logs are kept in {work}")
         raise
     _quiet()
     service.stop(work)
@@ -64,25 +69,23 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
     return 0 if arrived else 1
 
 
-def _run(cloud: Cloud, raw: Any, endpoint: str, work: Path, tell: Any) -> RunView:
+def _run(cloud: Cloud, raw: Any, spec: RunSpec, endpoint: str, tell: Any) -> RunView:
     from emulator.control import Control
 
     run_id = f"demo-{os.getpid()}"
-    cloud.client("stepfunctions").start_execution(
+    answer = cloud.client("stepfunctions").start_execution(
         stateMachineArn=cloud.machine_arn(None), name=run_id, input=json.dumps(raw)
     )
-    tell(f"execution {run_id} started: {raw['compute'][0]['nodes']} hosts")
-    return _follow(cloud, run_id, Control(endpoint), raw, tell)
+    tell(f"execution {run_id} started: {spec.compute[0].nodes} hosts")
+    return _follow(cloud, answer["executionArn"], Control(endpoint), spec.stop.steps // 2, tell)
 
 
-def _follow(cloud: Cloud, run_id: str, control: Any, raw: Any, tell: Any) -> RunView:
-    arn = ""
-    kill_at = raw["stop"]["steps"] // 2
+def _follow(cloud: Cloud, arn: str, control: Any, kill_at: int, tell: Any) -> RunView:
+    run_id = arn.rsplit(":", 1)[-1]
     killed, said, deadline = False, "", time.monotonic() + RUN_SECONDS
     machine = cloud.client("stepfunctions")
     while time.monotonic() < deadline:
         launches = cloud.launches(run_id)
-        arn = arn or (cloud.run(run_id).execution_arn if launches else "")
         if launches:
             steps = cloud.steps(run_id, launches[-1].launch)
             last = steps[-1].step if steps else 0
@@ -94,10 +97,13 @@ def _follow(cloud: Cloud, run_id: str, control: Any, raw: Any, tell: Any) -> Run
                 control.kill_host(job_name(run_id, 1), VICTIM)
                 tell(f"killed host {VICTIM} with SIGKILL, at step {last}")
                 killed = True
-        if arn and machine.describe_execution(executionArn=arn)["status"] != "RUNNING":
+        ended = machine.describe_execution(executionArn=arn)
+        if ended["status"] != "RUNNING":
+            if not launches:
+                fail(f"the run was refused: {ended.get('cause')}", "mend the spec", 1)
             return RunView.load(cloud, run_id)
         time.sleep(POLL_SECONDS)
-    fail(
+    return fail(
         f"run {run_id} did not end in {RUN_SECONDS:.0f} s: {said}",
         "a busy machine? run it again, or `everstep local up` and look",
         1,

@@ -1,4 +1,4 @@
-"""The real ``cdk``, and the demo's corpus, against any endpoint. Children never outlive the command."""
+"""The real ``cdk``, and the demo's corpus, against any endpoint. Children end with the command."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ KILL_SECONDS = 10
 def child(
     command: list[str], environ: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, its output in ``log``; whatever happens, it ends with the block."""
+    """A process in a session of its own, its output in ``log``; it ends with the block."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,

@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="AWS on this machine: an emulator, 
 
 STATE = ROOT / ".everstep" / "local"
 MINUTE = 2.0
-"""A schedule's minute lasts this many seconds: the templates stay valid, the watchdog looks sooner."""
+"""Seconds of a schedule's minute: the templates stay valid, the watchdog looks sooner."""
 
 State = Annotated[Path, typer.Option(help="Folder that the emulator keeps its state in.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]

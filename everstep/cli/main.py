@@ -189,8 +189,8 @@ def main() -> None:
         sys.exit(error.code)
     except (ClientError, BotoCoreError) as error:
         say(
-            f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are read as the "
-            "AWS CLI reads them; `everstep local status` shows an emulator's"
+            f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are "
+            "read as the AWS CLI reads them; `everstep local status` shows an emulator's"
         )
         sys.exit(NOT_FOUND)
     except KeyboardInterrupt:

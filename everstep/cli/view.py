@@ -1,4 +1,4 @@
-"""What a person asks of a run: where it is, what happened, what it cost. Data here, looks in ``output``."""
+"""What a person asks of a run: where it is, what happened, what it cost."""
 
 from typing import Any
 
