@@ -2,8 +2,19 @@
 
 import argparse
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
+
+
+def end_with(parent: int) -> None:
+    """SIGTERM to ourselves once the process that started us is gone, however it went."""
+    while os.getppid() == parent:
+        time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> int:
@@ -19,10 +30,12 @@ def main() -> int:
     report.add_argument("--state", type=Path, required=True)
     arguments = parser.parse_args()
     if arguments.command == "serve":
+        if arguments.parent is not None:
+            threading.Thread(target=end_with, args=(arguments.parent,), daemon=True).start()
         # Imported late: the report needs none of moto.
         from emulator.server import serve as run
 
-        return run(arguments.state, arguments.port, arguments.minute, arguments.parent)
+        return run(arguments.state, arguments.port, arguments.minute)
     from emulator.access_report import access_report
 
     result = access_report(arguments.state)

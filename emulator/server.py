@@ -93,11 +93,8 @@ class Emulator:
         (self.world.state / "emulator.json").unlink(missing_ok=True)
 
 
-def serve(state: Path, port: int, minute: float, parent: int | None = None) -> int:
-    """Run until SIGTERM or SIGINT, or until ``parent``, which started this process, is gone.
-
-    Prints one JSON line with the endpoint when ready.
-    """
+def serve(state: Path, port: int, minute: float) -> int:
+    """Run until SIGTERM or SIGINT. Prints one JSON line with the endpoint when ready."""
     state.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(
         filename=state / "emulator.log",
@@ -112,9 +109,7 @@ def serve(state: Path, port: int, minute: float, parent: int | None = None) -> i
     try:
         emulator.start()
         print(json.dumps({"endpoint": emulator.world.endpoint}), flush=True)
-        while not stop.wait(0.5):
-            if parent is not None and os.getppid() != parent:
-                break
+        stop.wait()
     finally:
         emulator.close()
     return 0

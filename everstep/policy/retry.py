@@ -29,7 +29,7 @@ class Row(NamedTuple):
     elsewhere_after: int | None = None
     backoff: bool = True
     poison: bool = False
-    """The same cause at the same step twice running ends the run, whatever the limits say."""
+    """The same cause twice running, without progress, ends the run whatever the limits say."""
 
 
 TABLE: dict[FailureClass, Row] = {
@@ -115,7 +115,7 @@ def decide(
     if over:
         return _give_up(over)
     if row.poison and _poisoned(launches):
-        return _give_up("the same cause at the same step, twice running")
+        return _give_up("the same cause twice running, and nothing committed in between")
     spent = len(_that_cost(launches))
     if spent >= spec.retry.max_attempts:
         return _give_up(f"{spent} attempts of {spec.retry.max_attempts} are spent")
@@ -169,13 +169,13 @@ def backed_off(launches: Sequence[Launch]) -> float:
 
 
 def _poisoned(launches: Sequence[Launch]) -> bool:
-    """Addresses, process ids and ranks differ between two deaths of the same cause."""
+    """Addresses, process ids and ranks differ between two deaths of the same cause; so may the last
+    step that was logged: the rank that logs is a victim when another one dies first."""
+    two = _that_cost(launches)[-2:]
     causes = [
-        (x.failure.failure_class, _VARYING.sub("#", x.failure.cause), x.last_step)
-        for x in _that_cost(launches)[-2:]
-        if x.failure
+        (x.failure.failure_class, _VARYING.sub("#", x.failure.cause)) for x in two if x.failure
     ]
-    return len(causes) == 2 and causes[0] == causes[1]
+    return len(causes) == 2 and causes[0] == causes[1] and not made_progress(two[1])
 
 
 def _backoff(

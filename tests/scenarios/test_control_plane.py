@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -244,15 +245,16 @@ def test_the_stock_command_line_does_it_all(lab: Lab) -> None:
             },
         }
     ]
+    now = datetime.now(UTC)
     data = lab.aws(
         "cloudwatch",
         "get-metric-data",
         "--metric-data-queries",
         json.dumps(query),
         "--start-time",
-        "2020-01-01T00:00:00Z",
+        f"{now - timedelta(hours=1):%FT%TZ}",
         "--end-time",
-        "2100-01-01T00:00:00Z",
+        f"{now + timedelta(hours=1):%FT%TZ}",
     )
     assert data["MetricDataResults"][0]["Values"]
 

@@ -43,7 +43,7 @@ def environments() -> list[bytes]:
 
 def left(text: str) -> list[bytes]:
     """Processes whose environment names ``text``, once those that were killed had time to go."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 15
     while (found := [e for e in environments() if text.encode() in e]) and (
         time.monotonic() < deadline
     ):
