@@ -12,7 +12,7 @@ from typing import Any
 from everstep.cli.cloud import Cloud
 from everstep.cli.deploy import ROOT, remove
 from everstep.cli.errors import fail
-from everstep.cli.local import MINUTE, emulator, populate
+from everstep.cli.local import MINUTE, begin, emulator, populate
 from everstep.cli.output import emit, say, show_end
 from everstep.cli.view import RunView
 from everstep.contracts.check import check_spec
@@ -43,7 +43,7 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
     service = emulator()
     try:
         tell("starting the emulator (AWS on this machine: a test double, not the cloud)")
-        endpoint = service.start(work, minute=MINUTE, with_parent=True)
+        endpoint = begin(service, work, minute=MINUTE, with_parent=True)
         environ = {**os.environ, **endpoint.environment}
         tell(f"it answers at {endpoint.endpoint}")
         cloud = populate(environ, endpoint.endpoint, work, tell)

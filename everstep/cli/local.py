@@ -41,10 +41,17 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start it, deploy the stacks, upload a corpus. Prints the environment for other AWS tools."""
-    endpoint = emulator().start(state, port=port, minute=minute)
+    service = emulator()
+    known = service.find(state)
+    endpoint = begin(service, state, port=port, minute=minute)
     say(f"emulator at {endpoint.endpoint}, process {endpoint.pid}, state in {state}")
-    if not empty:
-        populate({**os.environ, **endpoint.environment}, endpoint.endpoint, state, say)
+    try:
+        if not empty:
+            populate({**os.environ, **endpoint.environment}, endpoint.endpoint, state, say)
+    except BaseException:
+        if known is None:
+            service.stop(state)
+        raise
     _print_environment(endpoint.environment, as_json)
 
 
@@ -87,6 +94,16 @@ def demo(
     from everstep.cli.demo import run_demo
 
     raise typer.Exit(run_demo(spec, as_json))
+
+
+def begin(service: Any, state: Path, **options: Any) -> Any:
+    """Start the emulator. What stands in its way is an answer, not a traceback."""
+    try:
+        return service.start(state, **options)
+    except (RuntimeError, TimeoutError) as error:
+        log = state / "serve.log"
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+        fail(" ".join([str(error), *last]), "is the port taken? --port 0 picks a free one", 1)
 
 
 def local_cloud(endpoint: str, environment: dict[str, str]) -> Cloud:

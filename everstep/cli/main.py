@@ -193,6 +193,9 @@ def main() -> None:
             "read as the AWS CLI reads them; `everstep local status` shows an emulator's"
         )
         sys.exit(NOT_FOUND)
+    except OSError as error:
+        say(f"error: this machine said: {error}\nhint: disk full, or a folder that is not yours?")
+        sys.exit(1)
     except KeyboardInterrupt:
         say("interrupted; a run that was started goes on")
         sys.exit(130)

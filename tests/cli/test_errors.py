@@ -1,6 +1,7 @@
 """Bad input is a sentence and a hint, never a traceback; data and talk do not mix."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,18 @@ def test_status_of_no_emulator_has_its_own_exit_code(tmp_path: Path) -> None:
 
 def test_env_of_no_emulator_prints_nothing_to_eval(tmp_path: Path) -> None:
     check_refused(everstep("local", "env", "--state", str(tmp_path)), 3, "everstep local up")
+
+
+def test_a_taken_port_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = everstep("local", "up", "--empty", "--state", str(tmp_path), "--port", port)
+    check_refused(done, 1, "Address already in use", "--port 0")
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = everstep("local", "up", "--empty", "--state", str(tmp_path / "file" / "state"))
+    check_refused(done, 1, "Not a directory")
