@@ -5,6 +5,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from everstep.contracts.failures import FailureClass, UserRule
+
 
 class ControlEnv(BaseModel):
     """What every Lambda function of the control plane is given by the stack."""
@@ -19,6 +21,13 @@ class ControlEnv(BaseModel):
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)
     """On-demand USD per instance-hour by type, from config; a missing one is said, not guessed."""
+
+    rules: list[UserRule] = Field(default_factory=list)
+    """The user's own failure rules, asked before the built-in ones."""
+
+    def runbook(self, failure_class: FailureClass) -> str:
+        """The runbook's section on the class: anchors are the classes' own words."""
+        return f"{self.runbook_url}#{failure_class}"
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> Self:

@@ -1,12 +1,14 @@
 """Why an attempt ended, and what may happen next: the vocabulary, not the rules.
 
-The rules are in ``everstep.policy.classify`` (evidence → class) and
+The rules are in ``everstep.policy.rules`` (evidence → class) and
 ``everstep.policy.retry`` (class and history → decision).
 """
 
+import re
 from enum import StrEnum
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class FailureClass(StrEnum):
@@ -78,10 +80,54 @@ class Failure(BaseModel):
     action: Action
     cause: str
     rule: str
-    """Id of the rule in ``policy.classify`` that matched."""
+    """Id of the rule in ``policy.rules`` that matched."""
     rank: int | None = None
     step: int | None = None
     hint: str = ""
+    confidence: float = 1.0
+    """0 to 1: below 0.7 the cause line is worth a person's look before it is believed."""
+    time_epoch: float | None = None
+    """When the cause was printed or sent, where that is known."""
+
+
+def _pattern(value: str) -> str:
+    try:
+        found = re.compile(value).search("")
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    if found:
+        raise ValueError("matches an empty text, so everything: say more")
+    return value
+
+
+class UserRule(BaseModel):
+    """A rule of the user's own (``[[rules]]`` in config), asked before the built-in ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(_pattern)]
+    """A regular expression, searched in each line; of ``reason`` matched at the start."""
+    failure_class: FailureClass = Field(alias="class")
+    action: Action | None = None
+    """The class's own where it is absent."""
+    hint: str = Field(default="", max_length=200)
+    source: Literal["log", "reason", "event"] = "log"
+
+
+RULES_BYTES = 2048
+"""A Lambda function's whole environment holds 4 KB."""
+
+
+def rules_problem(rules: list[UserRule]) -> str | None:
+    """Why these rules cannot be carried to the Classify function, or None."""
+    ids = [rule.id for rule in rules]
+    if twice := sorted({x for x in ids if ids.count(x) > 1}):
+        return f"used twice: {', '.join(twice)}"
+    size = sum(len(x.model_dump_json(by_alias=True, exclude_defaults=True)) for x in rules)
+    if size > RULES_BYTES:
+        return f"take {size} bytes, more than {RULES_BYTES}: shorten patterns and hints"
+    return None
 
 
 class Decision(BaseModel):

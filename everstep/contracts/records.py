@@ -89,6 +89,8 @@ class Outcome(BaseModel):
     secondary_status: str
     failure_reason: str = ""
     transitions: list[str] = Field(default_factory=list)
+    message: str = ""
+    """StatusMessage of the last transition, where it was read."""
     started_epoch: float | None = None
     ended_epoch: float | None = None
     billable_seconds: int = 0

@@ -1,61 +1,37 @@
-"""Evidence → failure class. Rules are data; the order in which they are asked is the policy.
+"""Evidence → failure class. The rules are data (``rules``); the order of asking is the policy.
 
-1. our own recorded stop reason; 2. status and secondary status; 3. the prefix of FailureReason
-before its first colon; 4. the trainer's failure file; 5. text, where a cause on any rank outranks
-every victim however loud, and among causes the earliest line wins.
+1. our own recorded stop reason; 2. status, secondary status and transitions; 3. the prefix of
+FailureReason before its first colon; 4. a class that the trainer's failure file names; 5. all that
+was printed or sent as an event, where a cause on any rank outranks every symptom and victim however
+loud, and among equals the earliest line wins.
 """
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pydantic import BaseModel, Field
-
-from everstep.contracts.env import FailureFile
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
-from everstep.contracts.records import Outcome
+from everstep.policy.evidence import Evidence, LogLine
+from everstep.policy.reading import facts, parse_json, unwrap
 from everstep.policy.redact import redact
+from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
+from everstep.policy.rules import RULES
+
+__all__ = ["ACTIONS", "Evidence", "Explanation", "Finding", "LogLine", "classify", "explain"]
 
 F, A = FailureClass, Action
 CAUSE_LENGTH = 300
 TEXT_LENGTH = 8192
 """No cause line needs more, and no pattern should meet a megabyte."""
 
-
-class LogLine(BaseModel):
-    """One line of one host's log."""
-
-    time_epoch: float
-    host: str = ""
-    text: str
-
-
-class Evidence(BaseModel):
-    """Everything that is known of an attempt that ended."""
-
-    stop_reason: StopReason | None = None
-    stop_detail: str | None = None
-    outcome: Outcome | None = None
-    failure_file: FailureFile | None = None
-    log: list[LogLine] = Field(default_factory=list)
-    incomplete: str | None = None
-    """What VerifyOutcome missed in a job that was Completed."""
-    state_error: str = ""
-    state_cause: str = ""
-    last_step: int | None = None
-
-
-class Rule(NamedTuple):
-    """``pattern`` is searched in the text of its kind; the hint is for a person."""
-
-    id: str
-    pattern: str
-    failure_class: FailureClass
-    action: Action
-    hint: str = ""
-    victim: bool = False
-
+ACTIONS: dict[FailureClass, Action] = {
+    **{name: action for name, (action, _) in DEFAULTS.items()},
+    # A run has a history: whether an exception comes again is found out, once. See retry.
+    F.USER_CODE: A.RETRY_SAME,
+}
+"""What a class asks for where the trainer named it and no rule says more."""
 
 STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
     StopReason.HANG: (F.HANG, A.RETRY_SAME, "nothing stepped: see the last log lines of each rank"),
@@ -65,389 +41,267 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
     StopReason.BUDGET: (F.USER_STOP, A.DO_NOT_RETRY, "raise the spec's budget to go on"),
 }
 
-# Matched against "<secondary status>" and the transitions of a job that is Stopped.
-STOPPED: tuple[Rule, ...] = (
-    Rule("stopped-max-runtime", r"MaxRuntimeExceeded", F.MAX_RUNTIME, A.CONTINUE_AS_NEW),
-    Rule(
-        "stopped-spot-wait", r"Interrupted.*MaxWaitTimeExceeded", F.INTERRUPTED, A.CONTINUE_AS_NEW
-    ),
-    Rule("stopped-max-wait", r"MaxWaitTimeExceeded", F.CAPACITY, A.RETRY_BACKOFF),
-    # Only as the last word: after a reclaim that the service cured, Stopped is someone's stop.
-    Rule("stopped-spot", r"Interrupted$", F.INTERRUPTED, A.RETRY_SAME),
-)
-
-_AWS_TROUBLE = (
-    r"(?:Throttling|ThrottlingException|ThrottledException|TooManyRequests\w*|RequestLimitExceeded"
-    r"|ProvisionedThroughputExceeded\w*|ServiceUnavailable\w*|InternalFailure|RequestTimeout\w*)"
-)
-
-# Matched at the start of FailureReason, or of an API error written the same way.
-PREFIXES: tuple[Rule, ...] = (
-    Rule(
-        "api-trouble",
-        rf"(?:[\w.]*ClientError: An error occurred \()?{_AWS_TROUBLE}\b",
-        F.THROTTLING,
-        A.RETRY_BACKOFF,
-    ),
-    Rule(
-        "api-unreachable",
-        r"(?:EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed"
-        r"|HTTPClient|SSL)Error\b|Lambda\.\w+|Sandbox\.Timedout|FormerJobRunning\b",
-        F.THROTTLING,
-        A.RETRY_BACKOFF,
-        "the control plane could not reach AWS, or had to wait",
-    ),
-    Rule("capacity", r"CapacityError\b", F.CAPACITY, A.RETRY_BACKOFF),
-    Rule("no-capacity", r"InsufficientInstanceCapacity\b", F.CAPACITY, A.RETRY_BACKOFF),
-    Rule(
-        "internal",
-        r"InternalServerError\b",
-        F.INFRASTRUCTURE,
-        A.RETRY_SAME,
-        "the service lost a host or a part of itself",
-    ),
-    Rule(
-        "not-in-region",
-        r"ResourceLimitExceeded:.*not available in this region",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "choose a type that the region offers",
-    ),
-    Rule("limit", r"ResourceLimitExceeded\b", F.QUOTA, A.WAIT, "ask for a quota increase"),
-    Rule(
-        "job-stuck",
-        r"ResourceInUse\b",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "a job of this name exists and is not ours: choose another run id",
-    ),
-    Rule(
-        "client-memory",
-        r"ClientError:.*[Oo]ut [Oo]f [Mm]emory",
-        F.OUT_OF_MEMORY_HOST,
-        A.DO_NOT_RETRY,
-        "use a type with more host memory",
-    ),
-    Rule(
-        "client-disk",
-        r"ClientError:.*[Ii]nsufficient disk space",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "raise compute.volume_gib",
-    ),
-    Rule(
-        "client",
-        r"ClientError\b",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "the request itself is refused: image, role, data or command",
-    ),
-    Rule(
-        "refused",
-        r"(ValidationException|AccessDenied\w*|ResourceNotFound\w*)\b",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "the request itself is refused: read the cause",
-    ),
-)
-
-_LOUD = (
-    r"ChildFailed|DistBackend|DistNetwork|DistStore|ProcessGroup|Connection|BrokenPipe|Timeout"
-    r"|Rendezvous|ExecuteUserScript|AlgorithmError|[Tt]imed out|closed by|reset by"
-    r"|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
-)
-_PYTHON = (
-    rf"^(?!.*(?:{_LOUD}))\s*(?:\[[\w ]+\]:?\s*)*(?:[\w.]+\.)?"
-    r"[A-Z]\w*(?:Error|Exception|Exit|Iteration)(?::|\s*$)"
-)
-"""The last line of a traceback, behind torch's ``[rank3]:`` too; but no victim's exception."""
-
-# Matched in the failure file's kind and message, in FailureReason's text and in log lines.
-TEXTS: tuple[Rule, ...] = (
-    Rule(
-        "gpu-memory",
-        r"(?s)^(?!.*more than 1EB memory).*(?:CUDA out of memory"
-        r"|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
-        r"|Cuda failure 'out of memory'|out_of_memory: CUDA)",
-        F.OUT_OF_MEMORY_GPU,
-        A.DO_NOT_RETRY,
-        "lower train.micro_batch or sequence_length, or shard over more ranks",
-    ),
-    Rule(
-        "host-memory",
-        r"oom[-_]kill|Out of memory: Kill|OOMKilled|OOM Killed"
-        r"|Cannot allocate memory|(?<!OutOf)MemoryError",
-        F.OUT_OF_MEMORY_HOST,
-        A.DO_NOT_RETRY,
-        "use a type with more host memory",
-    ),
-    Rule(
-        "disk-full",
-        r"No space left on device|\[Errno 28\]",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "raise compute.volume_gib, or keep fewer checkpoints",
-    ),
-    Rule(
-        "shared-memory",
-        r"out of shared memory|insufficient shared memory",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "use fewer data loader workers: SageMaker fixes the size of /dev/shm",
-    ),
-    Rule(
-        "efa-rules",
-        r"Unable to insert remote address into address vector",
-        F.BAD_CONFIG,
-        A.DO_NOT_RETRY,
-        "the EFA security group must allow all traffic to itself, in and out",
-    ),
-    Rule(
-        "ecc",
-        r"uncorrectable ECC|Xid \(PCI[^)]*\): (?:48|64|71|74|79|95|119|120|154)\b|XID-79",
-        F.INFRASTRUCTURE,
-        A.RETRY_REPLACE_NODE,
-        "a GPU or its link is broken",
-    ),
-    Rule("gpu-contained", r"Xid \(PCI[^)]*\): (?:63|94)\b", F.INFRASTRUCTURE, A.RETRY_SAME),
-    Rule(
-        "xid-program",
-        r"Xid \(PCI[^)]*\): (?:13|31|43)\b",
-        F.USER_CODE,
-        A.DO_NOT_RETRY,
-        "the program itself made an illegal GPU access",
-    ),
-    Rule(
-        "nan",
-        r"(?i)found NaN|loss (?:is|became) (?:nan|inf)|non-finite (?:loss|grad)"
-        r"|(?:loss|training) diverged|loss scale already at minimum",
-        F.DIVERGED,
-        A.DO_NOT_RETRY,
-        "lower the learning rate, or skip the batches of that step",
-    ),
-    Rule(
-        "slow-down",
-        r"\bSlowDown\b|SLOW_DOWN|reduce your request rate",
-        F.STORAGE_TRANSIENT,
-        A.RETRY_BACKOFF,
-    ),
-    Rule(
-        "bad-shard",
-        r"\b(?:truncated|foreign|missing) shard|HeaderTooLarge",
-        F.BAD_DATA,
-        A.DO_NOT_RETRY,
-        "prepare the dataset anew",
-    ),
-    Rule("spot-notice", r"Spot Instance Interruption", F.INTERRUPTED, A.RETRY_SAME),
-    Rule(
-        "python",
-        _PYTHON,
-        F.USER_CODE,
-        A.RETRY_SAME,
-        "the trainer raised: read the traceback in the log",
-    ),
-    Rule(
-        "collective",
-        r"[Cc]ollective operation timeout|RendezvousTimeout|Timed out waiting \d+ms"
-        r"|monitoredBarrier|Watchdog caught collective",
-        F.COMMUNICATION_HANG,
-        A.RETRY_SAME,
-        "one rank stopped answering the others",
-        victim=True,
-    ),
-    Rule(
-        "killed",
-        r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
-        F.INFRASTRUCTURE,
-        A.RETRY_SAME,
-        "a process was killed from outside",
-        victim=True,
-    ),
-    Rule(
-        "peer-gone",
-        r"Connection (?:closed by|reset by|refused)|DistBackendError"
-        r"|DistNetworkError|DistStoreError|remote process exited|Broken pipe"
-        r"|heartbeat monitor timed out|client socket has timed out|RendezvousConnectionError"
-        r"|NCCL communicator was aborted|recvValue failed",
-        F.INFRASTRUCTURE,
-        A.RETRY_SAME,
-        "a peer went away first",
-        victim=True,
-    ),
-)
+_ALIVE = frozenset({"InProgress", "Stopping"})
+_TROUBLE = re.compile(r"(?i)error|exception|fail|abort|killed|fatal|exit|crash|denied|traceback")
+_RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
+_TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
 
 
-ACTIONS: dict[FailureClass, Action] = {
-    F.BAD_CONFIG: A.DO_NOT_RETRY,
-    F.BAD_DATA: A.DO_NOT_RETRY,
-    F.CAPACITY: A.RETRY_BACKOFF,
-    F.COMMUNICATION_HANG: A.RETRY_SAME,
-    F.DIVERGED: A.DO_NOT_RETRY,
-    F.HANG: A.RETRY_SAME,
-    F.INCOMPLETE: A.RETRY_SAME,
-    F.INFRASTRUCTURE: A.RETRY_REPLACE_NODE,
-    F.INTERRUPTED: A.RETRY_SAME,
-    F.MAX_RUNTIME: A.CONTINUE_AS_NEW,
-    F.OUT_OF_MEMORY_GPU: A.DO_NOT_RETRY,
-    F.OUT_OF_MEMORY_HOST: A.DO_NOT_RETRY,
-    F.QUOTA: A.WAIT,
-    F.STORAGE_TRANSIENT: A.RETRY_BACKOFF,
-    F.THROTTLING: A.RETRY_BACKOFF,
-    F.UNKNOWN: A.RETRY_SAME,
-    F.USER_CODE: A.RETRY_SAME,
-    F.USER_STOP: A.DO_NOT_RETRY,
-}
-"""What a class asks for where the trainer named it and no rule says more."""
+class Finding(NamedTuple):
+    """One rule that matched. Fields in the order in which findings outrank each other."""
+
+    stage: int
+    role: Role
+    time: float
+    order: int
+    rule: Rule
+    text: str
+    rank: int | None = None
 
 
-def classify(evidence: Evidence) -> Failure:
-    """The class, the action that it asks for, and one redacted cause line."""
-    for answer in (_by_stop_reason, _by_status, _by_prefix, _by_text):
-        failure = answer(evidence)
-        if failure is not None:
-            return failure
-    reason = evidence.outcome.failure_reason if evidence.outcome else evidence.state_cause
-    return _failure(
-        evidence,
-        F.UNKNOWN,
-        A.RETRY_SAME,
-        reason or evidence.state_error or "no cause was found",
-        "unknown",
-        "read the job's log; tell us the line so that it gets a class",
-    )
+class Explanation(NamedTuple):
+    """``findings``: what was considered, the winner first. Texts are redacted."""
+
+    failure: Failure
+    findings: list[Finding]
 
 
-def _failure(
-    evidence: Evidence,
-    failure_class: FailureClass,
-    action: Action,
-    cause: str,
-    rule: str,
-    hint: str = "",
-    rank: int | None = None,
-) -> Failure:
-    line = " ".join(redact(cause[:TEXT_LENGTH]).split())
-    if len(line) > CAUSE_LENGTH:
-        line = line[: CAUSE_LENGTH - 1] + "…"
-    return Failure(
-        failure_class=failure_class,
-        action=action,
-        cause=line,
-        rule=rule,
-        hint=hint,
-        rank=rank,
-        step=evidence.last_step,
-    )
+STAGES = ("our own stop", "status", "prefix of the reason", "the trainer's word", "text")
 
 
-def _by_stop_reason(evidence: Evidence) -> Failure | None:
-    if evidence.stop_reason is None:
+def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
+    """The class, the action that it asks for, and one redacted cause line.
+
+    ``extra`` are the user's rules: asked before the built-in ones of the same source.
+    """
+    for findings in _stages(evidence, _Table(extra)):
+        if findings:
+            return _failure(evidence, min(findings, key=_precedence))
+    return _failure(evidence, _unknown(evidence))
+
+
+def explain(evidence: Evidence, extra: Sequence[Rule] = ()) -> Explanation:
+    """The same answer, with every other finding that it outranked."""
+    found = sorted((f for x in _stages(evidence, _Table(extra)) for f in x), key=_precedence)
+    found = found or [_unknown(evidence)]
+    shown = [f._replace(text=_one_line(f.text)) for f in found]
+    return Explanation(_failure(evidence, found[0]), shown)
+
+
+def _precedence(finding: Finding) -> tuple[int, int, float, int]:
+    return finding[:4]
+
+
+class _Table:
+    def __init__(self, extra: Sequence[Rule]) -> None:
+        self._of = {
+            source: tuple(r for r in (*extra, *RULES) if r.source is source) for source in Source
+        }
+
+    def find(self, source: Source, text: str) -> Rule | None:
+        """The first rule of the source that matches."""
+        text = text[:TEXT_LENGTH]
+        search = re.match if source is Source.REASON else re.search
+        for rule in self._of[source]:
+            match = search(rule.pattern, text, re.DOTALL)
+            if match is not None and rule.test(match):
+                return rule
         return None
-    failure_class, action, hint = STOP_REASONS[evidence.stop_reason]
-    cause = evidence.stop_detail or f"Everstep stopped the job: {evidence.stop_reason}"
-    return _failure(evidence, failure_class, action, cause, f"stop:{evidence.stop_reason}", hint)
+
+    def of_line(self, line: str) -> Rule | None:
+        """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
+        if rule := self.find(Source.LOG, line):
+            return rule
+        bare = unwrap(line[:TEXT_LENGTH])
+        if bare != line and (rule := self.find(Source.REASON, bare)):
+            return rule
+        return self.find(Source.EVENT, facts(line)) if parse_json(line) else None
 
 
-def _by_status(evidence: Evidence) -> Failure | None:
+def _stages(evidence: Evidence, table: _Table) -> Iterator[list[Finding]]:
+    yield _by_stop_reason(evidence)
+    yield _by_status(evidence, table)
+    reason = _by_reason(evidence, table)
+    yield [f for f in reason if f.role is Role.CAUSE]
+    yield _by_word(evidence, table)
+    yield [*_by_text(evidence, table), *(f for f in reason if f.role is not Role.CAUSE)]
+
+
+def _own(
+    stage: int, rule_id: str, name: FailureClass, action: Action, text: str, hint: str = ""
+) -> list[Finding]:
+    rule = Rule(Source.STATUS, rule_id, name, "", action, hint, 1.0)
+    return [Finding(stage, Role.CAUSE, 0.0, 0, rule, text)]
+
+
+def _by_stop_reason(evidence: Evidence) -> list[Finding]:
+    why = evidence.stop_reason
+    if why is None:
+        return []
+    name, action, hint = STOP_REASONS[why]
+    cause = evidence.stop_detail or f"Everstep stopped the job: {why}"
+    return _own(0, f"stop:{why}", name, action, cause, hint)
+
+
+def _by_status(evidence: Evidence, table: _Table) -> list[Finding]:
     outcome = evidence.outcome
     if outcome is None:
-        return None
-    if outcome.status == "Stopped":
-        trail = " ".join([*outcome.transitions, outcome.secondary_status])
-        for rule in STOPPED:
-            if re.search(rule.pattern, trail):
-                cause = f"job Stopped, {outcome.secondary_status or trail}"
-                return _failure(
-                    evidence, rule.failure_class, rule.action, cause, rule.id, rule.hint
-                )
-        return _failure(
-            evidence,
-            F.USER_STOP,
-            A.DO_NOT_RETRY,
-            "the job was stopped by someone",
-            "stopped",
-            "redrive the execution to go on",
-        )
+        return []
     if outcome.status == "Completed":
-        return _by_own_stop(evidence) or _failure(
-            evidence,
+        if evidence.alone:
+            return _own(1, "completed", F.UNKNOWN, A.WAIT, "the job says Completed")
+        return _by_own_stop(evidence.log) or _own(
+            1,
+            "incomplete",
             F.INCOMPLETE,
             A.RETRY_SAME,
             evidence.incomplete or "the job says Completed without the final checkpoint",
-            "incomplete",
             "a trainer that ends early must leave a final checkpoint: see docs/trainer-contract.md",
         )
-    return None
+    if outcome.status != "Stopped" and outcome.status not in _ALIVE:
+        return []
+    trail = " ".join([*outcome.transitions, outcome.secondary_status])
+    rule = table.find(Source.STATUS, f"{outcome.status}: {trail} | {outcome.message}")
+    if rule is None:
+        return []
+    text = f"job {outcome.status}, {outcome.secondary_status or trail}"
+    if rule.id == "stopped":
+        text = "the job was stopped by someone"
+    elif outcome.message:
+        text = f"{text.rstrip(', ')}: {outcome.message}"
+    return [Finding(1, rule.role, 0.0, 0, rule, text)]
 
 
-def _by_own_stop(evidence: Evidence) -> Failure | None:
+def _by_own_stop(log: list[LogLine]) -> list[Finding]:
     """A trainer that saved and ended in good time says why in a ``stopped`` line."""
-    for line in reversed(evidence.log):
+    for line in reversed(log):
         progress = parse_line(line.text)
         if progress is not None and progress.everstep == "stopped":
-            deadline = (progress.model_extra or {}).get("reason") == "deadline"
-            return _failure(
-                evidence,
-                F.MAX_RUNTIME if deadline else F.INTERRUPTED,
-                A.CONTINUE_AS_NEW if deadline else A.RETRY_SAME,
-                "the trainer saved and ended before its deadline"
-                if deadline
-                else "the trainer was told to end, and saved",
-                "own-stop",
-            )
-    return None
+            if (progress.model_extra or {}).get("reason") == "deadline":
+                text = "the trainer saved and ended before its deadline"
+                return _own(1, "own-stop", F.MAX_RUNTIME, A.CONTINUE_AS_NEW, text)
+            text = "the trainer was told to end, and saved"
+            return _own(1, "own-stop", F.INTERRUPTED, A.RETRY_SAME, text)
+    return []
 
 
-def _by_prefix(evidence: Evidence) -> Failure | None:
+def _by_reason(evidence: Evidence, table: _Table) -> list[Finding]:
     reason = evidence.outcome.failure_reason if evidence.outcome else ""
-    for rule in PREFIXES:
-        if re.match(rule.pattern, reason, re.DOTALL):
-            return _failure(evidence, rule.failure_class, rule.action, reason, rule.id, rule.hint)
-    return None
+    rule = table.find(Source.REASON, unwrap(reason[:TEXT_LENGTH])) if reason else None
+    if rule is None:
+        return []
+    stage = 2 if rule.role is Role.CAUSE else 4
+    return [Finding(stage, rule.role, math.inf, 0, rule, reason)]
 
 
-def _by_text(evidence: Evidence) -> Failure | None:
-    """A class that the trainer names, else causes by time, else victims by time."""
+def _by_word(evidence: Evidence, table: _Table) -> list[Finding]:
     file = evidence.failure_file
-    if file is not None and file.failure_class in set(F):
-        failure_class = FailureClass(str(file.failure_class))
-        cause = f"{file.kind}: {file.message}"
-        rule = _rule_of(cause)
-        hint = rule.hint if rule is not None and rule.failure_class == failure_class else ""
-        return _failure(
-            evidence, failure_class, ACTIONS[failure_class], cause, "failure-file", hint, file.rank
-        )
-    found: list[tuple[bool, float, int, Rule, str, int | None]] = []
-    for order, (time, text, rank) in enumerate(_texts(evidence)):
-        rule = _rule_of(text)
+    if file is None or file.failure_class not in set(F):
+        return []
+    name, cause = FailureClass(str(file.failure_class)), f"{file.kind}: {file.message}"
+    rule = table.of_line(cause)
+    hint = rule.hint if rule is not None and rule.failure_class == name else ""
+    own = Rule(Source.LOG, "failure-file", name, "", ACTIONS[name], hint, 0.95)
+    return [Finding(3, Role.CAUSE, file.time_epoch, 0, own, cause, file.rank)]
+
+
+def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
+    found = []
+    for order, (time, text, rank) in enumerate(_lines(evidence)):
+        if '{"everstep"' in text:
+            continue  # progress is no failure, whatever its loss is
+        rule = table.of_line(text)
         if rule is not None:
-            found.append((rule.victim, time, order, rule, text, rank))
-    if not found:
-        return None
-    _, _, _, rule, text, rank = min(found, key=lambda f: f[:3])
-    return _failure(evidence, rule.failure_class, rule.action, text, rule.id, rule.hint, rank)
+            found.append(Finding(4, rule.role, time, order, rule, text, rank))
+    for order, event in enumerate(evidence.events):
+        rule = table.find(Source.EVENT, facts(event.text[:TEXT_LENGTH])) or next(
+            (r for line in event.text.splitlines() if (r := table.of_line(line))), None
+        )
+        if rule is not None:
+            found.append(Finding(4, rule.role, event.time_epoch, order, rule, event.text))
+    return found
 
 
-def _rule_of(text: str) -> Rule | None:
-    return next((r for r in TEXTS if re.search(r.pattern, text[:TEXT_LENGTH])), None)
-
-
-def _texts(evidence: Evidence) -> Iterator[tuple[float, str, int | None]]:
+def _lines(evidence: Evidence) -> Iterator[tuple[float, str, int | None]]:
     file = evidence.failure_file
     if file is not None:
         yield file.time_epoch, f"{file.kind}: {file.message}", file.rank
-    yield from ((line.time_epoch, line.text, _rank(line.text)) for line in evidence.log)
+    block: int | None = None
+    for line in evidence.log:
+        head = line.text[:TEXT_LENGTH]
+        if match := _TORCHRUN_RANK.match(head):
+            block = int(match[1])
+        elif not head.startswith((" ", "\t")):
+            block = None
+        yield line.time_epoch, line.text, _rank(head) if block is None else block
     if evidence.outcome is not None:
         # SageMaker repeats the failure file here, without a time: after everything that has one.
-        for line in _without_prefix(evidence.outcome.failure_reason):
-            yield float("inf"), line, None
+        for text in _without_prefix(evidence.outcome.failure_reason):
+            yield math.inf, text, _rank(text)
 
 
 def _rank(text: str) -> int | None:
-    """torch names the rank in front of what it prints: ``[rank3]: …``, ``[Rank 3] …``."""
-    match = re.search(r"\[[Rr]ank ?(\d{1,6})\]", text[:TEXT_LENGTH])
-    return int(match[1]) if match else None
+    """Whoever printed it: ``[rank3]: …``, ``[Rank 3] …``, ``rank=3``, MPI's ``[1,3]<stdout>``."""
+    match = _RANK.search(text[:TEXT_LENGTH])
+    return int(next(x for x in match.groups() if x)) if match else None
 
 
 def _without_prefix(reason: str) -> Iterable[str]:
-    return re.sub(r"^AlgorithmError:\s*", "", reason).replace('ErrorMessage "', "").splitlines()
+    """Without the Command, whose arguments are no evidence, and may be secrets."""
+    # What is left of an empty reason keeps its prefix: it is all that there is to show.
+    text = re.sub(r"^AlgorithmError:\s*(?![,\s]*[Ee]xit [Cc]ode)", "", reason[: 4 * TEXT_LENGTH])
+    lines = text.replace('ErrorMessage "', "").splitlines()
+    return (line for line in lines if not line.startswith('Command "'))
+
+
+def _unknown(evidence: Evidence) -> Finding:
+    """Honest: no rule matched. Alone, what tells of no trouble may be of a job that is alive."""
+    texts = [x.text for x in (*evidence.log, *evidence.events)] if evidence.alone else []
+    trouble = [x for x in texts if _TROUBLE.search(x[:TEXT_LENGTH])]
+    reason = evidence.outcome.failure_reason if evidence.outcome else evidence.state_cause
+    text = next(iter([*trouble[::-1], *texts[::-1]]), "") or reason or evidence.state_error
+    if not evidence.alone:
+        action = A.RETRY_SAME
+    elif evidence.outcome is None and (evidence.events or not trouble):
+        action = A.WAIT
+    else:
+        action = A.DO_NOT_RETRY
+    hint = DEFAULTS[F.UNKNOWN][1]
+    rule = Rule(Source.LOG, "unknown", F.UNKNOWN, "", action, hint, 0.3)
+    return Finding(5, Role.VICTIM, math.inf, 0, rule, text or "no cause was found")
+
+
+def _failure(evidence: Evidence, finding: Finding) -> Failure:
+    rule, name = finding.rule, finding.rule.failure_class
+    action, hint = DEFAULTS[name]
+    action = rule.action or action
+    if not evidence.alone:
+        if rule.in_run is not None:
+            name, action = rule.in_run
+        if finding.stage == 4:  # also of a FailureReason that repeats what the program wrote
+            name, action = _of_a_run(name, action)
+    timed = 0 < finding.time < math.inf
+    return Failure(
+        failure_class=name,
+        action=action,
+        cause=_one_line(finding.text),
+        rule=rule.id,
+        hint=rule.hint or hint,
+        rank=finding.rank,
+        step=evidence.last_step,
+        confidence=rule.confidence,
+        time_epoch=finding.time if timed else None,
+    )
+
+
+def _of_a_run(name: FailureClass, action: Action) -> tuple[FailureClass, Action]:
+    """A job that is over is not waited for, and its own log cannot ask for a free attempt."""
+    if name in PAID:
+        name = PAID[name]
+        return name, DEFAULTS[name][0]
+    return name, ACTIONS[name] if action is A.WAIT else action
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(redact(text[:TEXT_LENGTH]).split())
+    return line if len(line) <= CAUSE_LENGTH else line[: CAUSE_LENGTH - 1] + "…"

@@ -1,0 +1,108 @@
+"""How right and how safe is the classifier? ``python bench/classifier.py [FILE.jsonl] [--json]``
+
+Each line: id, text, where, class, action; ``ambiguous`` lines accept the classes and actions that
+their note names. Safe: a live job is left alone, a transient is not given up, a hopeless one is not
+retried. The default file is the project's own corpus: what it was worth on messages that it had not
+seen is in tests/policy/corpus.md, since every round was mended after it was first scored.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from everstep.contracts.failures import Action, FailureClass  # noqa: E402
+from everstep.policy.classify import classify  # noqa: E402
+from everstep.policy.reading import Where, read  # noqa: E402
+
+CORPUS = ROOT / "tests" / "policy" / "corpus.jsonl"
+RESULT = ROOT / "bench" / "results" / "classifier.json"
+
+
+def kind(action: str) -> str:
+    """What an action does to the job: only this can do harm."""
+    return {"wait": "wait", "do_not_retry": "stop"}.get(action, "retry")
+
+
+def accepted(entry: dict[str, Any], words: type[FailureClass] | type[Action], key: str) -> set[str]:
+    """The label; of an ambiguous message also what its note names."""
+    note = entry.get("note", "") if entry.get("ambiguous") else ""
+    return {entry[key], *(word.value for word in words if word.value in note)}
+
+
+def score(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    want, got, both = Counter[str](), Counter[str](), Counter[str]()
+    safe, exact = Counter[str](), 0
+    wrong = []
+    for entry in entries:
+        failure = classify(read(entry["text"], Where(entry["where"])))
+        label, found = entry["class"], failure.failure_class.value
+        classes = accepted(entry, FailureClass, "class")
+        kinds = {kind(x) for x in accepted(entry, Action, "action")}
+        if found in classes:
+            found = label
+        want[label] += 1
+        got[found] += 1
+        both[label] += found == label
+        safe[label] += kind(failure.action) in kinds
+        exact += failure.action in accepted(entry, Action, "action")
+        if found != label or kind(failure.action) not in kinds:
+            wrong.append(f"{entry['id']}: {label}/{entry['action']} → {found}/{failure.action}")
+    rows = {
+        name: {
+            "messages": want[name],
+            "precision": both[name] / got[name] if got[name] else None,
+            "recall": both[name] / want[name] if want[name] else None,
+            "safe": safe[name] / want[name] if want[name] else None,
+        }
+        for name in sorted(want | got)
+    }
+    total = sum(want.values())
+    return {
+        "messages": total,
+        "class_right": sum(both.values()) / total,
+        "action_right": exact / total,
+        "action_safe": sum(safe.values()) / total,
+        "classes": rows,
+        "wrong": wrong,
+    }
+
+
+def table(name: str, result: dict[str, Any]) -> str:
+    lines = [f"{name}: {result['messages']} messages"]
+    lines.append(f"{'class':20} {'n':>4} {'precision':>10} {'recall':>8} {'safe':>7}")
+    for label, row in result["classes"].items():
+        cells = [
+            "–" if row[x] is None else f"{row[x]:.1%}" for x in ("precision", "recall", "safe")
+        ]
+        lines.append(f"{label:20} {row['messages']:>4} {cells[0]:>10} {cells[1]:>8} {cells[2]:>7}")
+    lines.append(
+        f"class right {result['class_right']:.1%}, action safe {result['action_safe']:.1%}, "
+        f"action exact {result['action_right']:.1%}"
+    )
+    return "\n".join([*lines, *(f"  wrong: {x}" for x in result["wrong"])])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=CORPUS)
+    parser.add_argument("--json", action="store_true", help=f"also write {RESULT.name}")
+    options = parser.parse_args()
+    lines = options.file.read_text(encoding="utf-8").splitlines()
+    entries = [json.loads(line) for line in lines if line.strip()]
+    result = score(entries)
+    print(table(options.file.name, result))
+    if options.json:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(
+            json.dumps({"file": options.file.name, **result}, indent=2) + "\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

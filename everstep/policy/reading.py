@@ -1,0 +1,209 @@
+"""One text and the kind of place that it came from → evidence. Structure is parsed, not searched.
+
+The kinds are those of ``Where``. JSON of a known shape becomes status, codes and ``key=value``
+facts; wrappers that SDKs put around a FailureReason are taken off.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from everstep.contracts.events import TERMINAL_JOB_STATUSES
+from everstep.contracts.records import Outcome
+from everstep.policy.evidence import Evidence, LogLine
+
+
+class Where(StrEnum):
+    """Kinds of input, in the words of the data that they are studied from."""
+
+    LOG = "CloudWatch log"
+    API = "exception from API call"
+    REASON = "FailureReason of DescribeTrainingJob"
+    STATUS = "DescribeTrainingJob status"
+    KUBERNETES = "Kubernetes event or pod status"
+    EVENT = "EventBridge event"
+
+
+_SDK = re.compile(
+    r"(?s)^(?:[\w.]+: )?(?:Error for|Error training) ?\w* ?\w* [\w-]+: (?:Failed|Stopped)"
+    r"[.,]? Reason: (.*?)(?:\.? Check troubleshooting guide.*)?$"
+)
+_BOTO = re.compile(
+    r"(?s)(?:^|[\w.]+: |\s)An error occurred \(([\w.:-]+)\) when calling the (\w+) operation"
+    r"(?: \([^)]*\))?:? ?(.*)"
+)
+_CUT_BOTO = re.compile(r"(?s)^(\w+)\) when calling the (\w+) operation(?: \([^)]*\))?:? ?(.*)")
+_JAVA = re.compile(
+    r"(?s)^(?:[\w.$]+: )?(.*?) ?\(Service: ([\w ]+); Status Code: \d+; Error Code: ([\w.]+)"
+)
+_GO = re.compile(r"(?s)operation error [\w ]+: (\w+), .*(?:, |api error )([A-Z]\w+): (.*)$")
+_MODULE = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
+_CONSOLE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\w+) - (.*?)\.*\s*$")
+_DESCRIBED = re.compile(r"^\s*(?:-\s+)?\"?([A-Za-z][\w /-]{0,40})\"?\s*:\s+(\S.*)$")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T_](\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(Z|[+-]\d\d:?\d\d)?")
+_STOPPED = frozenset({"Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
+_ENDED = frozenset({"Failed", "Completed"})
+
+
+def read(text: str, where: Where) -> Evidence:
+    """Evidence of one text alone: no history, no other source."""
+    match where:
+        case Where.LOG:
+            return Evidence(alone=True, log=log_lines(text))
+        case Where.API | Where.REASON:
+            return Evidence(alone=True, outcome=_failed(text))
+        case Where.STATUS:
+            return Evidence(alone=True, outcome=_status(text))
+        case Where.KUBERNETES | Where.EVENT:
+            event = parse_json(text)
+            detail = event.get("detail") if event else None
+            if isinstance(detail, dict) and "TrainingJobStatus" in detail:
+                return Evidence(alone=True, outcome=_described(detail))
+            return Evidence(
+                alone=True, events=[LogLine(time_epoch=time_of(text) or 0.0, text=text)]
+            )
+
+
+def log_lines(text: str) -> list[LogLine]:
+    """A line without a stamp of its own was printed with the one before."""
+    lines, now = [], 0.0
+    for line in text.splitlines():
+        now = time_of(line) or now
+        lines.append(LogLine(time_epoch=now, text=line))
+    return lines
+
+
+def time_of(line: str) -> float | None:
+    """The first ISO time near the start of a line; without a zone it is UTC."""
+    match = _STAMP.search(line[:200])
+    if match is None:
+        return None
+    day, clock, zone = match.groups()
+    try:
+        found = datetime.fromisoformat(f"{day}T{clock.replace(',', '.')}{(zone or '+00:00')}")
+    except ValueError:
+        return None  # looks like a time and is none: the line keeps its place
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+def parse_json(text: str) -> dict[str, Any] | None:
+    """None for what is not one JSON object."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def facts(text: str) -> str:
+    """``key=value`` pairs of an event's JSON or of ``kubectl describe`` lines, else the text."""
+    event = parse_json(text)
+    if event is not None:
+        return "; ".join(_pairs(event))
+    pairs = [
+        f"{match[1].replace(' ', '')}={match[2].strip()}"
+        for line in text.splitlines()
+        if (match := _DESCRIBED.match(line))
+    ]
+    # The order of the keys is the printer's; a condition's type and status belong together.
+    return "; ".join([*sorted(pairs, key=_rank_of_key), text])
+
+
+def _rank_of_key(pair: str) -> int:
+    return {"type": 0, "status": 1, "reason": 2}.get(pair.split("=")[0].lower(), 3)
+
+
+def _pairs(value: Any, key: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        if {"type", "status"} <= set(value):
+            yield f"type={value['type']} status={value['status']}"
+        for name, inner in value.items():
+            yield from _pairs(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _pairs(inner, key)
+    elif value is not None:
+        yield f"{key}={value}"
+
+
+def unwrap(text: str) -> str:
+    """A FailureReason without the SDK's words; an API error as ``Code: message [calling Op]``."""
+    body = parse_json(text)
+    if body is not None:
+        return _from_json(body) or text
+    if match := _SDK.search(text):
+        text = match[1]
+    if match := _BOTO.search(text):
+        if not text.startswith(("AlgorithmError", "InternalServerError", "CapacityError")):
+            return f"{match[1]}: {match[3]} [calling {match[2]}]"
+        return text
+    if match := _CUT_BOTO.match(text):
+        return f"{match[1]}: {match[3]} [calling {match[2]}]"
+    if match := _JAVA.match(text):
+        return f"{match[3]}: {match[1]} [calling {match[2]}]"
+    if match := _GO.search(text):
+        return f"{match[2]}: {match[3]} [calling {match[1]}]"
+    return _MODULE.sub("", _last_of_traceback(text).strip())
+
+
+def _last_of_traceback(text: str) -> str:
+    if not text.startswith("Traceback (most recent call last)"):
+        return text
+    lines = [x for x in text.splitlines() if x and not x[0].isspace()]
+    return lines[-1]
+
+
+def _from_json(body: dict[str, Any]) -> str:
+    """The shapes of boto3, of CreateFleet's ``Errors`` and of the wire's ``__type``."""
+    errors = body.get("Errors")
+    inner = errors[0] if isinstance(errors, list) and errors else body.get("Error", body)
+    if not isinstance(inner, dict):
+        return ""
+    codes = ("Code", "ErrorCode", "code", "errorCode", "__type", "aws-error-code", "FailureCode")
+    said = ("Message", "ErrorMessage", "message", "errorMessage", "FailureMessage", "FailureReason")
+    code = next((str(inner[x]) for x in codes if inner.get(x)), "")
+    message = next((str(inner[x]) for x in said if inner.get(x)), "")
+    return f"{code.rsplit('#')[-1]}: {message}" if code else message
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome(status="Failed", secondary_status="Failed", failure_reason=reason)
+
+
+def _status(text: str) -> Outcome:
+    """JSON of DescribeTrainingJob, the lines of the SDK's console, or one StatusMessage."""
+    body = parse_json(text)
+    if body is not None:
+        return _described(body)
+    seen = [match.groups() for line in text.splitlines() if (match := _CONSOLE.match(line))]
+    last, message = seen[-1] if seen else ("", text.strip())
+    if not seen and message in TERMINAL_JOB_STATUSES | _STOPPED:
+        last = message
+    ended = "Stopped" if last in _STOPPED else last if last in _ENDED else "InProgress"
+    return Outcome(
+        status=ended,
+        secondary_status=last,
+        transitions=[status for status, _ in seen],
+        message=message,
+    )
+
+
+def _described(body: dict[str, Any]) -> Outcome:
+    steps = body.get("SecondaryStatusTransitions") or []
+    steps = [x for x in steps if isinstance(x, dict)]
+    secondary = str(body.get("SecondaryStatus") or (steps[-1].get("Status", "") if steps else ""))
+    ended = (
+        "Stopped" if secondary in _STOPPED else secondary if secondary in _ENDED else "InProgress"
+    )
+    return Outcome(
+        status=str(body.get("TrainingJobStatus") or ended),
+        secondary_status=secondary,
+        failure_reason=str(body.get("FailureReason") or ""),
+        transitions=[str(x.get("Status", "")) for x in steps],
+        message=str(steps[-1].get("StatusMessage") or "") if steps else "",
+    )

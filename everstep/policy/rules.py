@@ -1,0 +1,350 @@
+"""The table: what a text means. Data only; ``classify`` is the engine that asks it.
+
+STATUS is matched against ``{status}: {transitions} | {message}``; REASON at the *start* of a
+FailureReason, or of an API error written as ``Code: message [calling Op]``; EVENT against the
+``key=value`` pairs of a parsed Kubernetes, EventBridge or node event; LOG against each line that a
+program printed. The first rule of a source that matches a line is that line's. Which *line* wins is
+the engine's matter: causes before symptoms before victims, then time.
+"""
+
+from functools import partial
+
+from everstep.contracts.failures import Action, FailureClass
+from everstep.policy.patterns import (
+    BUSY,
+    CORRUPT,
+    FULL,
+    ILL,
+    LIMIT,
+    MEMORY,
+    OBJECT,
+    PYTHON,
+    ROOM,
+    XID,
+    XID_CONTAINED,
+    XID_PROGRAM,
+    never_fits,
+)
+from everstep.policy.rule import Role, Rule, Source
+
+F, A = FailureClass, Action
+
+
+_status, _reason = partial(Rule, Source.STATUS), partial(Rule, Source.REASON)
+_event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
+_symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
+_victim = partial(_log, role=Role.VICTIM, confidence=0.6)
+_DOUBT = (F.USER_CODE, A.RETRY_SAME)
+
+# fmt: off
+RULES: tuple[Rule, ...] = (
+    # --- status: only Stopped has no reason, and only its transitions tell its kinds apart
+    _status("stopped-max-runtime", F.MAX_RUNTIME, r"^Stopped: .*\bMaxRuntimeExceeded\b"),
+    _status("stopped-spot-wait", F.INTERRUPTED, r"^Stopped: .*\bTraining\b.*\bMaxWaitTimeExceeded"
+        r"\b", A.CONTINUE_AS_NEW),
+    _status("stopped-max-wait", F.CAPACITY, r"^Stopped: .*\bMaxWaitTimeExceeded\b"),
+    # Only as the last word: after a reclaim that the service cured, Stopped is someone's stop.
+    _status("stopped-spot", F.INTERRUPTED, r"^Stopped: (?:.* )?Interrupted \|"),
+    _status("stopped", F.USER_STOP, r"^Stopped: "),
+    _status("live-capacity", F.CAPACITY, r"^(?!Failed|Completed).*(?:\bPending \||[Ww]aiting for c"
+        r"apacity|[Ii]nsufficient capacity)", A.WAIT, "the service still looks for machines"),
+    _status("live-repair", F.INFRASTRUCTURE, r"^(?!Failed|Completed).*(?:\bRestarting \||[Rr]epair"
+        r"|hardware|unhealthy)", A.WAIT, "the service mends its cluster and restarts the job"),
+    _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted \||[Ss]pot )",
+        A.WAIT, "the service restarts the job when it has machines"),
+    _status("live", F.UNKNOWN, r"^(?!Failed|Completed)", A.WAIT, "the job is alive"),
+
+    # --- reason: the prefix before the first colon outranks every word behind it
+    _reason("watcher-busy", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b.*\[calling (?:Describe|List|Get"
+        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT,
+        "only the look at the job failed"),
+    _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL|HTTPClie"
+        r"nt|Streaming|IncompleteRead)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
+    _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{BUSY}|{ILL})\b.*{OBJECT}"),
+    _reason("storage-slow-down", F.STORAGE_TRANSIENT, r"SlowDown\b"),
+    _reason("api-trouble", F.THROTTLING, rf"(?:{BUSY}|ServiceUnavailable\w*|InternalFailure|503"
+        r"|RequestTimeout\w*|InternalError(?:Exception)?|Internal ?Server ?Exception"
+        r"|ServerException|500|502|504)(?:\b|:)"),
+    _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
+        r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
+        r"|Lambda\.\w+|Sandbox\.Timedout|FormerJobRunning\b",
+        hint="the control plane could not reach AWS, or had to wait"),
+    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient"),
+    _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,
+        "the service lost a host or a part of itself"),
+    _reason("not-in-region", F.BAD_CONFIG, r"(?:ResourceLimitExceeded|Unsupported\w*|InvalidParame"
+        r"ter\w*|ValidationException):.*not (?:available|supported|offered) in (?:this|your"
+        r"|the) (?:\w+ )?(?:region|[Zz]one)", hint="choose a type that the region offers"),
+    _reason("limit-never", F.QUOTA, rf"ResourceLimitExceeded\b{LIMIT}", A.DO_NOT_RETRY,
+        "asks for more than the whole limit: it needs an increase", test=never_fits),
+    _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Z]", A.DO_NOT_RETRY),
+    _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
+    _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
+    _reason("limit-other", F.QUOTA, r"(?:\w+LimitExceeded\w*|LimitExceeded\w*|\w*QuotaExceeded\w*"
+        r"|MaxSpotInstanceCountExceeded|\w+CountExceeded|AddressLimitExceeded)\b", A.DO_NOT_RETRY),
+    _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b",
+        hint="a job of this name exists and is not ours: choose another run id"),
+    _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{MEMORY})"),
+    _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{FULL})",
+        hint="raise compute.volume_gib"),
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:initial"
+        r"ize|parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
+        r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
+    _reason("no-objects", F.BAD_DATA, r"ValidationException:.*No S3 objects found"),
+    _reason("client", F.BAD_CONFIG, r"(?:Client\.)?(?:ClientError|InternalError: Client)\b",
+        hint="the request itself is refused: image, role, data or command"),
+    _reason("refused", F.BAD_CONFIG, r"(?:Validation\w*|\w*AccessDenied\w*|UnauthorizedOperation"
+        r"|Invalid\w+|\w*NotFound\w*|NoSuch\w+|Unsupported\w*|ExpiredToken\w*|UnrecognizedClient\w"
+        r"*|KMS\.?\w+|ParamValidationError|NoCredentials\w*|NoRegion\w*|MissingParameter"
+        r"|Malformed\w*|Forbidden|BadRequest\w*|DryRunOperation|PartialCredentials\w*|Client\.\w+"
+        r"|Signature\w+|40[0134]|ResourceNotReady|OptInRequired|PendingVerification|AuthFailure"
+        r"|UnknownOperation\w*|TokenRefreshRequired|SSOTokenLoad\w*|ProfileNotFound"
+        r"|ConfigNotFound)\b"),
+    _reason("api-other", F.BAD_CONFIG, r"\w+: .*\[calling \w+\]", confidence=0.5),
+    _reason("exit-killed", F.OUT_OF_MEMORY_HOST, r"AlgorithmError:.*[Ee]xit [Cc]ode:? 137\b",
+        hint="killed from outside, mostly for memory", confidence=0.5, role=Role.SYMPTOM,
+        in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
+    # --- event: Kubernetes, EventBridge, health
+    _event("spot-notice", F.INTERRUPTED, r"detail-type=EC2 Spot Instance Interruption"),
+    _event("rebalance", F.INTERRUPTED, r"detail-type=EC2 Instance Rebalance", A.WAIT, "still runs"),
+    _event("capacity-block", F.INTERRUPTED, r"detail-type=Capacity (?:Block|Reservation)\w*.*(?:Ex"
+        r"pir|Interrupt|ending)", A.WAIT, "the reservation ends soon"),
+    _event("instance-ended", F.INFRASTRUCTURE, r"detail-type=EC2 Instance State-change.*\bstate=(?"
+        r":shutting-down|terminated|stopp)", hint="a host was ended"),
+    _event("health-planned", F.INFRASTRUCTURE, r"eventTypeCategory=(?:scheduledChange|accountNot)",
+        A.WAIT, "nothing has failed yet"),
+    _event("health-closed", F.INFRASTRUCTURE, r"detail-type=AWS Health.*statusCode=closed", A.WAIT),
+    _event("health", F.INFRASTRUCTURE, r"detail-type=AWS Health.*eventTypeCategory=issue"),
+    _event("node-unhealthy", F.INFRASTRUCTURE, r"HealthStatus=(?:Unhealthy|Unschedulable\w*)"
+        r"|node-health-status[=:] ?UnschedulablePending|RepairAction=(?:Replace|Reboot)"),
+    _event("node-healthy", F.UNKNOWN, r"HealthStatus=(?:Healthy|Schedulable)\b|node-health-status["
+        r"=:] ?Schedulable\b", A.WAIT),
+    _event("cluster-mends", F.INFRASTRUCTURE, r"EventLevel=(?:Info|Warn).*(?:(?i:replac|reboot"
+        r"|unhealthy|fault))", A.WAIT, "the cluster mends itself"),
+    _event("not-an-error", F.UNKNOWN, r"EventLevel=(?:Info|Warn)", A.WAIT, "a cluster at work"),
+    _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instanc"
+        r"e )?capacity|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
+    _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
+    _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami"
+        r"|\beni\b|payload|permission|role|subnet|security ?group|drift|validation|CapacityReserva"
+        r"tionDetails)"),
+    _event("cluster-error", F.INFRASTRUCTURE, r"EventLevel=Error|(?:Cluster)?Status=Failed(?=.*Hyp"
+        r"erPod)|HyperPod.*Status=Failed"),
+    _event("oom-killed", F.OUT_OF_MEMORY_HOST, r"OOMKill|low on resource: memory|SystemOOM"
+        r"|condition: \[MemoryP"),
+    _event("disk-evicted", F.BAD_CONFIG, r"low on resource: ephemeral-storage|ephemeral.{0,20}stor"
+        r"age.*exceed|[Uu]sage of EmptyDir|condition: \[DiskP",
+        hint="the pod wrote more than its disk holds"),
+    _event("preempted-requeued", F.INTERRUPTED, r"(?:Preempted to accommodate|EvictedDueToPreempt"
+        r"|EvictedByPreemption|reason=(?:Preempted|InCohortReclamation|InClusterQueue))", A.WAIT,
+        "the queue admits it again by itself"),
+    _event("queue-never", F.QUOTA, r"request > maximum capacity|exceeds? (?:maximum|nominal) ",
+        A.DO_NOT_RETRY),
+    _event("queue-config", F.BAD_CONFIG, r"couldn't assign flavors(?!.*(?:insufficient|borrowing"
+        r"|quota for)).*(?:untolerated taint|doesn't match|not match)"),
+    _event("queued", F.QUOTA, r"couldn't assign flavors|unused quota|borrowing limit|QuotaReserved"
+        r"(?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, "queued: starts by itself"),
+    _event("quota-never", F.QUOTA, r"exceeded quota.*requested: [\w./-]+=(?P<asked>\d+)\b.*limited"
+        r": [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=never_fits),
+    _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
+    _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
+    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't match (?:"
+        r"Pod's node affinity|node selector)|untolerated taint|no instance type (?:which )?(?:had"
+        r"|has|met|satisf)|incompatible with (?:nodepool|requirements)|persistentvolumeclaim \"\S+"
+        r"\" not found|unbound immediate)"),
+    _event("unschedulable", F.CAPACITY, r"FailedScheduling|Insufficient (?:nvidia|vpc|aws|memory"
+        r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
+    _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
+        r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
+        r"|TaintManagerEviction|Evicted by|Draining"),
+    _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
+    _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{XID_PROGRAM}|{XID_CONTAINED})Warning|XID\d+Wa"
+        r"rning", A.WAIT, "an event only"),
+    _event("gpu-gone", F.INFRASTRUCTURE, r"no healthy devices|unhealthy devices|NvidiaXID\d+Error"
+        r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
+        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOfnvidia|EFAErrorMetric|GpuUnhealthy"),
+    _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
+        r"|NodeReady|type=\w*Pressure status=False", A.WAIT),
+    _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady|node .*not ready)"
+        r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
+        r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem"
+        r"|node (?:is )?not ready|NodeHasDiskError|RebootRequired"),
+    _event("image-busy", F.THROTTLING, r"(?i)pull.*(?:toomanyrequests|rate exceeded|i/o timeout"
+        r"|429|50[023])", A.WAIT, "kubelet pulls again by itself"),
+    _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid refere"
+        r"nce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
+        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount"
+        r"|FailedAttachVolume|FailedCreate\b|is forbidden|executable file not found|Init:Error"
+        r"|(?:configmap|secret|serviceaccount) \"?\S+\"? not found|exit ?code=(?:126|127|128)\b"),
+    _event("pod-killed", F.INFRASTRUCTURE, r"(?i)exit ?code=137\b", A.RETRY_SAME,
+        "killed, and not for memory: that has a reason of its own", 0.6),
+    _event("pod-terminated", F.INTERRUPTED, r"(?i)exit ?code=143\b", confidence=0.6),
+    _event("pod-crashed", F.UNKNOWN, r"(?i)exit ?code=(?:13[24569]|-6|-7|-11)\b", A.RETRY_SAME, "",
+        0.5),
+    _event("pod-failed", F.UNKNOWN, r"(?i)exit ?code=[1-9]|BackoffLimitExceeded|CrashLoopBackOff"
+        r"|restarting failed|phase=Failed|reason=Error\b", A.DO_NOT_RETRY, "read the pod's log",
+        0.5),
+
+    # --- log: causes
+    # Garbage that a timed-out collective left behind, not a size that anyone asked for.
+    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of m"
+        r"emory|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAll"
+        r"ocation|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
+        r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
+        r"|Failed to allocate .*HBM|NRT_RESOURCE|No available memory for the cache blocks",
+        test=lambda match: "more than 1EB memory" not in match.string),
+    _log("host-memory", F.OUT_OF_MEMORY_HOST, r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill"
+        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup|Cannot allocate memory"
+        r"|(?<!OutOf)MemoryError|std::bad_alloc|killed by signal: Killed|OUT_OF_MEMORY"
+        r"|DefaultCPUAllocator: (?:can't|not enough)|memory limit exceeded|low on memory"
+        r"|ray\.exceptions\.OutOfMemory|memory usage threshold"),
+    _log("file-quota-or-disk-full", F.BAD_CONFIG, FULL,
+        hint="raise compute.volume_gib, or keep fewer checkpoints"),
+    _log("shared-memory", F.BAD_CONFIG, r"shared memory(?! file)|signal: Bus error|/dev/shm/nccl",
+        hint="use fewer data loader workers: SageMaker fixes the size of /dev/shm"),
+    _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
+        hint="the EFA security group must allow all traffic to itself, in and out"),
+    _log("efa-setup", F.BAD_CONFIG, r"NET/OFI.*(?:[Nn]o eligible|(?:initiali[sz]ation|initiali[sz]"
+        r"e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
+        r"|[Nn]o (?:provider|device)|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider"
+        r"|not supported|OFI NCCL failure)|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock"
+        r"|fi_mr_reg\w*.*fail|efa.*not (?:found|supported)|TCP fallback",
+        hint="the image's EFA software does not fit, or the type has none"),
+    _log("network-setup", F.BAD_CONFIG, r"Connect to 169\.254\.|no socket interface|No (?:socket )"
+        r"?interface found|connectFullMesh failed|Duplicate GPU detected|[Aa]ddress already in use"
+        r"|EADDRINUSE|[Mm]ismatched? NCCL version|unable to find address for|makeDeviceForInterfac"
+        r"e|Unable to find interface|ncclInvalidUsage|ncclInvalidArgument",
+        hint="NCCL_SOCKET_IFNAME, port or launcher"),
+    _log("xid-none", F.UNKNOWN, rf"{XID}154\b.*\(None\)", A.WAIT, "the driver asks for nothing",
+        0.7),
+    _log("sxid-not-fatal", F.UNKNOWN, r"\bSXid\b.*[Nn]on-?fatal", A.WAIT, "the switch recovered",
+        0.7),
+    _log("xid-program", F.USER_CODE, rf"{XID}(?:{XID_PROGRAM})\b",
+        hint="the program itself made an illegal GPU access"),
+    _log("xid-contained", F.INFRASTRUCTURE, rf"{XID}(?:{XID_CONTAINED})\b", A.RETRY_SAME),
+    _log("xid-broken", F.INFRASTRUCTURE, rf"{XID}\d+\b|NVRM: Xid\b",
+        hint="a GPU or its link is broken"),
+    _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncor"
+        r"rect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
+        r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|system not yet initialized"
+        r"|CUDA-capable device\(s\) is/are busy|devices are busy or unavail|Driver/library version"
+        r" mismatch|CUDA unknown error|hardware stack error|XidHardware|NRT_EXEC_(?:HW|UNIT)"
+        r"|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)"
+        r"|GPU requires reset"),
+    _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
+        r"|[Rr]ead-only file ?system|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
+        r"|reason set to: ?\"?(?:Action:|Not responding|Kill task|Low Real|Health|hardware)"
+        r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
+        r"|not responding, setting DOWN|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
+        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|Node condition \w+ is now:"
+        r" True|NodeNotReady"),
+    _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
+        0.6),
+    _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
+        r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
+        r"|loss scale already at minimum|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
+        r"|invalid values: .*\bnan\b|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
+        r"ed"),
+    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|MaxRuntimeExceeded|exceeded MaxRuntime"),
+    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|Spot (?:Instance )?[Ii]nterruption"
+        r"|spot instance (?:was |is )?(?:being )?(?:reclaim|terminat|interrupt)|[Ii]nstance-action"
+        r".*terminate"),
+    _log("job-cancelled", F.USER_STOP, r"CANCELLED AT \S+ by (?:user|uid)|scancel"),
+    _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
+        r"|wrong|no such)|mounting \S+ failed"),
+    _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
+        r"|GatedRepo|RepositoryNotFound|40[134] (?:Client Error|Unauthorized|Forbidden|Not Found)"
+        r"|Invalid (?:user )?token|not a valid model identifier",
+        hint="the job cannot reach or may not read the hub"),
+    _log("hub-busy", F.THROTTLING, r"\b429\b.*(?:Too Many|[Rr]ate)|Too Many Requests|toomanyreques"
+        r"ts|Rate exceeded", hint="let one rank download, or put a copy into S3"),
+    _log("storage", F.STORAGE_TRANSIENT, r"\bSlowDown\b|SLOW_DOWN|reduce your request rate"
+        r"|Stale file handle|LustreError|LNetError|Lustre: .*was lost|[Tt]ransport endpoint"
+        r"|Remote I/O error|Input/output error|AWS_ERROR_(?:HTTP|S3)\w*|AWS Error (?:NETWORK"
+        r"|INTERNAL|SERVICE|REQUEST_TIME|UNKNOWN)\w*|Incomplete(?:Read|Body)|ResponseStreamingErro"
+        r"r|(?:Read|Connect) ?[Tt]imeout on endpoint|Could not connect to the endpoint"
+        r"|50[0234] (?:Server Error|Service Unavail|Bad Gateway|Gateway Time)|curlCode: \d+"
+        r"|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead timed"
+        r"|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:s3"
+        r"|S3)\S*.*(?:timed out|reset by|closed)|\[Errno (?:5|107|108|112|116|121)\]"
+        r"|RequestTimeout|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed"),
+    _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the req"
+        r"uest is exp", A.RETRY_SAME,
+        "a new job gets new credentials; let the program refresh its own", 0.6),
+    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapa"
+        r"cityExceeded|[Ii]nsufficient capacity|not have sufficient|Unable to provision requested "
+        r"ML compute"),
+    _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
+        r"|Licenses)\)", A.WAIT, "the queue starts it by itself"),
+    _log("slurm-limit-waits", F.QUOTA, r"\((?:QOS|Assoc)\w+\)", A.WAIT,
+        "the queue starts it by itself"),
+    _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
+        r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
+    _log("bad-data", F.BAD_DATA, CORRUPT),
+    _log("launch", F.BAD_CONFIG, r"\$'\\r'|unexpected token `|command not found|exec format error"
+        r"|executable file not found|error: (?:the following arguments|unrecognized arg|argument "
+        r"|ambiguous option|invalid choice)|environment variable \w+ expected, but not"
+        r"|[Pp]ermission denied|can't open file '|driver version is insufficient|no NVIDIA driver"
+        r"|No CUDA GPUs|no kernel image|Torch not compiled with CUDA|invalid device ordinal"
+        r"|not divisible by|must be divisible|sagemaker-uploading|Lifecycle scripts"
+        r"|configuration is not available|no instance type (?:which )?(?:had|has|met|satisf)"
+        r"|unable to open shared object|cannot open shared object|undefined symbol|version `GLIBC"
+        r"|ConfigError|DeepSpeedConfigError|ValidationError\b|/opt/ml/input/config|No such option"
+        r"|Missing option|is not a valid .*(?:config|option)|execve\(\)|Batch job submission faile"
+        r"d|Unable to (?:create step|allocate resources)|driver on your system is too old"
+        r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|Too many open files|ulimit"
+        r"|HFValidation|seccomp|UnsupportedConfig|incompatible (?:version|with)"),
+    _log("barrier-at-start", F.BAD_CONFIG, r"WorkNCCL\(SeqNum=\d, OpType=\w+, NumelIn=1,", None,
+        "one rank prepares data for longer than the others wait", 0.6, Role.VICTIM,
+        (F.COMMUNICATION_HANG, A.RETRY_SAME)),
+    _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY,
+        "", 0.6),
+    _log("assert", F.USER_CODE, r"device-side assert|Assertion `.*` failed|misaligned address"
+        r"|illegal instruction was enc|mismatch between collectives"),
+    _log("gpu-misuse", F.USER_CODE, r"CUDA error: (?:invalid (?!device)|operation not|the provided"
+        r" PTX|peer access)"),
+    _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|unspecified launch failure|launch time"
+        r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
+        r"|unhandled cuda error", A.RETRY_SAME,
+        "a kernel's bug or a GPU's: replace the node if an Xid is logged"),
+    _log("python-static", F.USER_CODE, r"^\s*(?:\[[\w ]+\]:?\s*)*(?:ModuleNotFound|Import|Syntax"
+        r"|Indentation|Tab|Name)Error:", confidence=0.95),
+    _log("python", F.USER_CODE, PYTHON, confidence=0.7, in_run=_DOUBT),
+    _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
+    _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
+        "see its status"),
+    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, r"exitcode\s*: -9\b|exited on signal 9\b|: Kille"
+        r"d$|Exit Code: 137|exit code:? 137", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
+    _symptom("crashed", F.UNKNOWN, r"(?i)exit ?code:? ?:? ?(?:13[24569]|-6|-7|-8|-11)\b|segmentati"
+        r"on fault|SIGSEGV|SIGABRT|SIGBUS|core dumped|on signal (?:6|7|8|11)\b|killed by signal: ("
+        r"?:abort|segm)|resource temporarily unavailable", A.RETRY_SAME),
+    _symptom("told-to-end", F.INTERRUPTED, r"(?i)exit ?code:? ?143\b|death signal|got signal: 15"
+        r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15)", role=Role.VICTIM),
+    _symptom("exit", F.UNKNOWN, r"(?i)\bexit ?code:? ?[1-9]|exited with exit code", A.DO_NOT_RETRY,
+        "the container says no more: read the log's end", role=Role.ECHO),
+
+    # --- log: victims
+    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|RendezvousTimeou"
+        r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
+        r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
+        r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
+        r"|[Ww]ait timeout after|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
+        r"? ?out"),
+    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/OFI.*(?:completed with error|Error: )|libfabric:.*"
+        r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
+        "a peer went away first"),
+    _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
+        A.RETRY_SAME, "a process was killed from outside"),
+    _victim("peer-gone", F.INFRASTRUCTURE, r"Connection (?:closed|reset|refused|timed out|aborted"
+        r"|lost|was|to \S+ (?:was )?lost)|Dist(?:Network|Store)Error|remote process exited"
+        r"|[Bb]roken ?[Pp]ipe|client socket has (?:timed out|failed)|Rendezvous\w*Error"
+        r"|recvV\w+ failed|failed to recv|connection abort|No route to host|socket\w*(?:Progress"
+        r"|Connect|Poll)|TCPStore.*(?:shut down|fail)|name resolution|Name or service not known"
+        r"|Unable to contact slurm|[Uu]nreachable|[Ss]ocket ?(?:Timeout|[Tt]imed|error|closed)"
+        r"|RayActorError|ActorDied|WorkerCrashed|NodeDied|worker died|unhandled system error"
+        r"|nccl(?:System|Remote)Error", A.RETRY_SAME, "a peer went away first"),
+    _victim("peer-echo", F.INFRASTRUCTURE, r"DistBackendError|NCCL (?:WARN|error)|communicator was"
+        r" aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
+        "a peer went away first", confidence=0.4, role=Role.ECHO),
+)
+# fmt: on
