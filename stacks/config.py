@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from everstep.contracts.failures import UserRule
 from everstep.contracts.problems import Problem
 from stacks.config_rules import RULES
 
@@ -82,6 +83,8 @@ class Config(_Section):
     watchdog: Watchdog = Watchdog()
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    rules: list[UserRule] = Field(default_factory=list)
+    """Failure rules of your own: see docs/runbook.md#rules-of-your-own."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=40)
 
     @property
@@ -158,6 +161,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "teams": TeamConfig,
     "watchdog": Watchdog,
     "lambdas": Lambdas,
+    "rules": UserRule,
 }
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from everstep.contracts.failures import RULES_BYTES, rules_problem
 from everstep.contracts.problems import Problem
 
 Sections = Mapping[str, Any]
@@ -190,6 +191,16 @@ def _retention(sections: Sections) -> Iterator[Problem]:
         )
 
 
+def _failure_rules(sections: Sections) -> Iterator[Problem]:
+    message = rules_problem(sections.get("rules") or [])
+    if message is not None:
+        yield Problem(
+            path="rules",
+            message=message,
+            hint=f"ids once each, {RULES_BYTES} bytes in all: a Lambda's environment holds 4 KB",
+        )
+
+
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _zones,
     _addresses,
@@ -199,4 +210,5 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _watchdog,
     _layer,
     _retention,
+    _failure_rules,
 )

@@ -50,9 +50,12 @@ class Handlers(Construct):
             heartbeat_seconds=config.watchdog.heartbeat_seconds,
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,
+            rules=config.rules,
         )
         environment = {
-            "EVERSTEP_CONTROL": stack.to_json_string(control.model_dump()),
+            "EVERSTEP_CONTROL": stack.to_json_string(
+                control.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            ),
             "POWERTOOLS_SERVICE_NAME": "everstep",
             "POWERTOOLS_LOG_LEVEL": config.lambdas.log_level,
         }

@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep import __version__
 from everstep.cli import local
+from everstep.cli.classify import classify
 from everstep.cli.cloud import Cloud, default_env
 from everstep.cli.errors import NOT_FOUND, CliError, fail
 from everstep.cli.output import emit, say, show_end, show_status
@@ -29,6 +30,7 @@ app = typer.Typer(
     help="LLM training on AWS that arrives.",
 )
 app.add_typer(local.app, name="local")
+app.command()(classify)
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Env = Annotated[str | None, typer.Option(help="Environment of config/ (EVERSTEP_ENV).")]

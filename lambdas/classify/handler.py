@@ -9,6 +9,7 @@ from everstep.contracts.records import Launch, Outcome
 from everstep.policy.classify import Evidence, classify
 from everstep.policy.job_request import checkpoint_uri, output_uri
 from everstep.policy.redact import redact
+from everstep.policy.rule import from_user
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.services import Services, state_handler
 
@@ -43,7 +44,8 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
             last_step=last_step,
             state_error=error.Error if error else "",
             state_cause=error.Cause if error else "",
-        )
+        ),
+        from_user(services.env.rules),
     )
     services.store.update(
         launch,

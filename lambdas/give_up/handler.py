@@ -32,6 +32,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     text = f"gave up, {failure.failure_class}: {failure.cause} ({reason})"
     if failure.hint:
         text += f"\nhint: {failure.hint}"
+    text += f"\nrunbook: {services.env.runbook(failure.failure_class)}"
     if run.status not in _ENDED:
         services.notifier.send(run, "give_up", text, launches)
     services.store.update(

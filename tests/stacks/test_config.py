@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from everstep.contracts.env import ControlEnv
 from stacks.config import CONFIG_FOLDER, check, environments, load
 
 
@@ -57,6 +58,15 @@ WRONG: list[tuple[str, Any, str, str]] = [
     (
         "lambdas.powertools_layer", "arn:{partition}:lambda:{zone}:1:layer:Mine:3",
         "lambdas.powertools_layer", "{zone} is not known",
+    ),
+    ("rules", [{"id": "x", "pattern": "(", "class": "quota"}], "rules.0.pattern", "regular"),
+    ("rules", [{"id": "x", "pattern": "abc", "class": "qouta"}], "rules.0.class", "quota"),
+    ("rules", [{"id": "x", "pattern": "abc", "clas": "quota", "class": "quota"}], "rules.0.clas",
+     "unknown field"),
+    ("rules", [{"id": "x", "pattern": "abc", "class": "quota"}] * 2, "rules", "used twice: x"),
+    (
+        "rules", [{"id": f"x{i}", "pattern": "a" * 300, "class": "quota"} for i in range(9)],
+        "rules", "more than 2048",
     ),
     ("prices_usd", {"ml.p5.48xlarge": -1}, "prices_usd.ml.p5.48xlarge", "greater than"),
 ]  # fmt: skip
@@ -112,3 +122,17 @@ def test_partition_and_schedule() -> None:
     assert config is not None
     assert config.powertools_layer.startswith("arn:aws-us-gov:lambda:us-gov-west-1:")
     assert config.watchdog.schedule_minutes == 2
+
+
+def test_rules_of_ones_own_reach_the_functions_within_their_four_kilobytes(
+    raw: dict[str, Any],
+) -> None:
+    rule = {"pattern": "tape is full", "class": "storage_transient", "hint": "empty the tape"}
+    raw["rules"] = [{"id": f"tape-{i}", **rule} for i in range(15)]
+    config, problems = check(raw)
+    assert problems == []
+    assert config is not None
+    control = ControlEnv(table="t" * 60, topic_arn="a" * 120, rules=config.rules)
+    text = control.model_dump_json(by_alias=True, exclude_defaults=True)
+    assert ControlEnv.parse({"EVERSTEP_CONTROL": text}) == control
+    assert len(text) < 3072
