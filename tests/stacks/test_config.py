@@ -59,7 +59,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "lambdas.powertools_layer", "arn:{partition}:lambda:{zone}:1:layer:Mine:3",
         "lambdas.powertools_layer", "{zone} is not known",
     ),
-    ("rules", [{"id": "x", "pattern": "(", "class": "quota"}], "rules.0.pattern", "regular"),
+    ("rules", [{"id": "x", "pattern": "a (b", "class": "quota"}], "rules.0.pattern", "regular"),
     ("rules", [{"id": "x", "pattern": "abc", "class": "qouta"}], "rules.0.class", "quota"),
     ("rules", [{"id": "x", "pattern": "abc", "clas": "quota", "class": "quota"}], "rules.0.clas",
      "unknown field"),
