@@ -48,12 +48,14 @@ ARG NUMPY=2.4.6
 # No secret: the rule sees "token" in the name.
 # hadolint ignore=DL3064
 ARG TOKENIZERS=0.23.3
+ARG SAFETENSORS=0.8.0
 ARG BOTO3=1.44.8
 ARG PYDANTIC=2.14.4
 RUN python3 -m venv /opt/everstep \
     && /opt/everstep/bin/pip install --no-cache-dir --index-url "${TORCH_INDEX}" "torch==${TORCH}" \
     && /opt/everstep/bin/pip install --no-cache-dir \
-        "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "boto3==${BOTO3}" "pydantic==${PYDANTIC}"
+        "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "safetensors==${SAFETENSORS}" \
+        "boto3==${BOTO3}" "pydantic==${PYDANTIC}"
 
 # No NCCL_*, FI_* or RDMAV_* variable on purpose: with this libfabric and plugin the defaults are
 # right, and NCCL_PROTO=simple of older advice now costs speed.
