@@ -114,6 +114,8 @@ def _sagemaker(operation: str, params: Params) -> Iterator[Need]:
     resource: str | None = "*"
     if "TrainingJobName" in params:
         resource = arn("sagemaker", f"training-job/{params['TrainingJobName']}")
+    elif "ModelPackageGroupName" in params:
+        resource = arn("sagemaker", f"model-package-group/{params['ModelPackageGroupName']}")
     elif "ResourceArn" in params:
         resource = params["ResourceArn"]
     elif not operation.startswith(("List", "Search")):
@@ -121,6 +123,10 @@ def _sagemaker(operation: str, params: Params) -> Iterator[Need]:
     yield Need(f"sagemaker:{operation}", resource, context)
     if operation.startswith("Create") and tags:
         yield Need("sagemaker:AddTags", resource, context)
+    if operation == "CreateModelPackage" and "ModelPackageGroupName" in params:
+        # The number of the new version is not known yet.
+        version = arn("sagemaker", f"model-package/{params['ModelPackageGroupName']}/1")
+        yield Need("sagemaker:CreateModelPackage", version, context)
     role = params.get(_ROLES.get(operation, ""))
     if role:
         passed = {"iam:PassedToService": "sagemaker.amazonaws.com"}

@@ -263,6 +263,20 @@ def _machine_alias(world: World, properties: Properties, name: str) -> Made:
     return Made(alias, {"Arn": alias})
 
 
+def _model_group(world: World, properties: Properties, name: str) -> Made:
+    made = properties["ModelPackageGroupName"]
+    client = world.client("sagemaker")
+    known = client.list_model_package_groups(NameContains=made)["ModelPackageGroupSummaryList"]
+    if all(group["ModelPackageGroupName"] != made for group in known):
+        client.create_model_package_group(
+            ModelPackageGroupName=made,
+            ModelPackageGroupDescription=properties.get("ModelPackageGroupDescription", ""),
+            Tags=properties.get("Tags", []),
+        )
+    group_arn = arn("sagemaker", f"model-package-group/{made}")
+    return Made(group_arn, {"ModelPackageGroupArn": group_arn})
+
+
 _TYPES: dict[str, tuple[Create, Delete | None, str]] = {
     "AWS::S3::BucketPolicy": (_bucket_policy, None, ""),
     "AWS::SQS::QueuePolicy": (_queue_policy, None, ""),
@@ -271,6 +285,7 @@ _TYPES: dict[str, tuple[Create, Delete | None, str]] = {
     "AWS::CloudWatch::Alarm": (_alarm, _delete_alarm, "AlarmName"),
     "AWS::EC2::SecurityGroupEgress": (_egress, None, ""),
     "AWS::Logs::MetricFilter": (_metric_filter, None, "FilterName"),
+    "AWS::SageMaker::ModelPackageGroup": (_model_group, None, "ModelPackageGroupName"),
     "AWS::Scheduler::Schedule": (_schedule, _delete_schedule, "Name"),
     "AWS::StepFunctions::StateMachineVersion": (_machine_version, None, ""),
     "AWS::StepFunctions::StateMachineAlias": (_machine_alias, None, "Name"),

@@ -7,6 +7,7 @@ import moto.stepfunctions.models as plain
 import moto.stepfunctions.parser.models as parser
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
+from moto.sagemaker.models import SageMakerModelBackend
 from moto.stepfunctions.parser.api import HistoryEventType
 from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import (
     ErrorEqualsDecl,
@@ -59,6 +60,7 @@ def patch_moto() -> None:
     _patch_heartbeat_name()
     _patch_endings()
     _patch_context()
+    _patch_model_packages()
     # moto's bucket policies know no conditions: a deny of plain HTTP would deny everything.
     replace(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
 
@@ -159,3 +161,15 @@ def _patch_context() -> None:
         return env
 
     original = replace(ExecutionWorker, "_get_evaluation_environment", environment)
+
+
+def _patch_model_packages() -> None:
+    """The same client token is the same version, as AWS has it."""
+
+    def create(self: Any, *args: Any, client_token: str | None = None, **more: Any) -> str:
+        known = [p.arn for p in self.model_packages.values() if p.client_token == client_token]
+        if client_token and known:
+            return str(known[0])
+        return str(original(self, *args, client_token=client_token, **more))
+
+    original = replace(SageMakerModelBackend, "create_model_package", create)

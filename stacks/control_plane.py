@@ -2,6 +2,7 @@
 
 from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from everstep.contracts import names
@@ -98,6 +99,7 @@ class ControlPlaneStack(Stack):
             kms_key_arn=self.storage.key.key_arn,
             file_system_id=file_system.id if file_system else None,
             file_system_path=file_system.path(team) if file_system else None,
+            model_package_group=self._model_group(team),
         )
         return TeamMachine(
             self,
@@ -108,6 +110,20 @@ class ControlPlaneStack(Stack):
             config=self.config,
             key=self.key,
         )
+
+    def _model_group(self, team: str) -> str:
+        """Its name. Handlers know it by name too: what a person approved outlives the stack."""
+        name = names.model_group_name(self.env_name, team)
+        group = sagemaker.CfnModelPackageGroup(
+            self,
+            f"Models{names.construct_id(team)}",
+            model_package_group_name=name,
+            model_package_group_description=f"Models that runs of team {team} trained",
+        )
+        group.apply_removal_policy(
+            RemovalPolicy.RETAIN if self.config.retain else RemovalPolicy.DESTROY
+        )
+        return name
 
     def _events_and_alarms(self) -> None:
         minutes = self.config.watchdog.schedule_minutes

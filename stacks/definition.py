@@ -63,6 +63,9 @@ def _input_with(text: str) -> str:
 
 WITH_TOKEN = _input_with('{"task_token": $states.context.Task.Token}')
 WITH_ERROR = _input_with('{"error": $states.errorOutput}')
+AFTER_THE_WAIT = _input_with(
+    f'{{"next": $states.input.after ? $states.input.after : "{State.CHECK_QUOTA}"}}'
+)
 WITH_REDRIVES = _input_with(
     '{"redrive_count": $exists($states.context.Execution.RedriveCount)'
     " ? $states.context.Execution.RedriveCount : 0}"
@@ -90,15 +93,15 @@ def definition(
         resource = f"arn:{partition}:states:::lambda:invoke.waitForTaskToken"
         return task(state, WITH_TOKEN, Resource=resource, Output=RESULT, **more)
 
-    def launch(state: State) -> dict[str, Any]:
+    def launch(state: State, inspect: State, judge: State) -> dict[str, Any]:
         return waiting(
             state,
             Retry=[_retry(), FORMER_JOB],
             HeartbeatSeconds=_expression("$states.input.heartbeat_seconds"),
             Catch=[
                 # No heartbeat: the watchdog is ill, not the job. Look, and wait again.
-                _catch(NO_HEARTBEAT, State.INSPECT_ATTEMPT, INPUT),
-                _catch(["States.ALL"], State.CLASSIFY, WITH_ERROR),
+                _catch(NO_HEARTBEAT, inspect, INPUT),
+                _catch(["States.ALL"], judge, WITH_ERROR),
             ],
         )
 
@@ -109,6 +112,7 @@ def definition(
         "team": dict(team),
         "input": INPUT,
     }
+    training = (State.INSPECT_ATTEMPT, State.CLASSIFY)
     wait_seconds = _expression("$states.input.wait_seconds")
     states = {
         State.VALIDATE_SPEC: task(State.VALIDATE_SPEC, start),
@@ -128,12 +132,21 @@ def definition(
             Catch=[_catch(["States.Timeout"], State.CHECK_QUOTA, INPUT)],
         ),
         State.PLAN_ATTEMPT: task(State.PLAN_ATTEMPT, INPUT),
-        State.LAUNCH_ATTEMPT: launch(State.LAUNCH_ATTEMPT),
-        State.INSPECT_ATTEMPT: launch(State.INSPECT_ATTEMPT),
+        State.LAUNCH_ATTEMPT: launch(State.LAUNCH_ATTEMPT, *training),
+        State.INSPECT_ATTEMPT: launch(State.INSPECT_ATTEMPT, *training),
         State.CLASSIFY: task(State.CLASSIFY, INPUT),
         State.DECIDE: task(State.DECIDE, INPUT),
-        State.BACKOFF: {"Type": "Wait", "Seconds": wait_seconds, "Next": State.CHECK_QUOTA.value},
+        State.BACKOFF: {
+            "Type": "Wait",
+            "Seconds": wait_seconds,
+            "Output": AFTER_THE_WAIT,
+            "Next": State.NEXT.value,
+        },
         State.VERIFY_OUTCOME: task(State.VERIFY_OUTCOME, INPUT),
+        # Its own inspection: run again, it waits for the job that is there.
+        State.EXPORT_MODEL: launch(State.EXPORT_MODEL, State.EXPORT_MODEL, State.VERIFY_EXPORT),
+        State.VERIFY_EXPORT: task(State.VERIFY_EXPORT, INPUT),
+        State.REGISTER_MODEL: task(State.REGISTER_MODEL, INPUT),
         State.FINISH: task(State.FINISH, INPUT),
         # Raises the failure class, which fails the execution in a Task: so Redrive goes on.
         State.GIVE_UP: task(State.GIVE_UP, WITH_REDRIVES),

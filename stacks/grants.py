@@ -41,6 +41,7 @@ DESCRIBE_EXECUTION = _use("executions", "states", "DescribeExecution")
 
 PROGRESS = _use("job_logs", "logs", "FilterLogEvents")
 TAIL = _use("job_logs", "logs", "DescribeLogStreams", "GetLogEvents")
+MODELS = _use("models", "sagemaker", "CreateModelPackage", "ListModelPackages")
 TELL = _use("topic", "sns", "Publish")
 
 
@@ -66,7 +67,11 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "inspect_attempt": (READ_WRITE, DESCRIBE, STOP, FINISH_TOKEN, PROGRESS),
     "classify": (READ_WRITE, DESCRIBE, TAIL, *_read("output"), *_read("checkpoint")),
     "decide": (READ_WRITE, QUERY, TELL),
-    "verify_outcome": (READ_WRITE, *_read("checkpoint")),
+    "verify_outcome": (READ_WRITE, PUT, QUERY, *_read("checkpoint"), *_read("output")),
+    "export_model": (READ_WRITE, CREATE, PASS_JOB_ROLE, DESCRIBE, FINISH_TOKEN),
+    "verify_export": (READ_WRITE, PUT, QUERY, DESCRIBE, TAIL, TELL, *_read("output")),
+    # SageMaker reads the export's objects with the caller's own permission.
+    "register_model": (READ_WRITE, DESCRIBE, MODELS, *_read("output")),
     "finish": (READ_WRITE, QUERY, UPDATE, TELL),
     "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
     "on_job_event": (READ_WRITE, DESCRIBE, FINISH_TOKEN),

@@ -1,6 +1,6 @@
 """All handlers of states and rules, with what ``stacks.grants`` allows each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -10,7 +10,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from everstep.contracts.env import ControlEnv
-from everstep.contracts.names import handler_folder, machine_name
+from everstep.contracts.names import handler_folder, machine_name, model_group_name
 from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
 from stacks.config import Config
 from stacks.functions import HandlerFunction, bundle
@@ -61,6 +61,7 @@ class Handlers(Construct):
         }
         things = self._things(
             {team.name: machine_name(env_name, team.name) for team in config.teams},
+            [model_group_name(env_name, team.name) for team in config.teams],
             table,
             topic,
             storage,
@@ -89,6 +90,7 @@ class Handlers(Construct):
     def _things(
         self,
         machines: Mapping[str, str],
+        groups: Sequence[str],
         table: RunsTable,
         topic: sns.ITopic,
         storage: StorageStack,
@@ -106,6 +108,9 @@ class Handlers(Construct):
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
 
+        def model(kind: str, name: str) -> str:
+            return stack.format_arn(service="sagemaker", resource=kind, resource_name=name)
+
         group = arn("logs", "log-group", JOB_LOGS)
         jobs = stack.format_arn(service="sagemaker", resource="training-job", resource_name="*")
         arns = {
@@ -117,6 +122,10 @@ class Handlers(Construct):
             "machines": [arn("states", "stateMachine", name) for name in machines.values()],
             "executions": [arn("states", "execution", f"{name}:*") for name in machines.values()],
             "jobs": [jobs],
+            "models": [
+                *(model("model-package-group", name) for name in groups),
+                *(model("model-package", f"{name}/*") for name in groups),
+            ],
             "job_roles": [role.role_arn for role in job_roles.values()],
             "job_logs": [group, f"{group}:*"],
             "control_key": [key.key_arn],

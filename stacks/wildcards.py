@@ -80,6 +80,12 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "sagemaker:ListTags",
     ),
     _w(
+        r"arn:.*:model-package/everstep-[a-z0-9]+-[a-z0-9-]+/\*",
+        "versions of a team's model package group are numbered by SageMaker",
+        "sagemaker:CreateModelPackage",
+        "sagemaker:ListModelPackages",
+    ),
+    _w(
         r"arn:.*:execution:everstep-[a-z0-9]+-[a-z0-9-]+:\*",
         "executions of our machines are named after runs",
         "states:DescribeExecution",

@@ -97,6 +97,26 @@ def _model(sections: Sections) -> Iterator[Problem]:
         )
 
 
+def _finish(sections: Sections) -> Iterator[Problem]:
+    finish = sections.get("finish")
+    if finish is None:
+        return
+    if finish.register and not finish.export:
+        yield Problem(
+            path="finish.register",
+            value=True,
+            message="what is registered is the export",
+            hint='set "export": true beside it, or leave register out',
+        )
+    if finish.instance_type not in INSTANCE_TYPES:
+        yield Problem(
+            path="finish.instance_type",
+            value=finish.instance_type,
+            message="unknown instance type",
+            hint=f"did you mean {', '.join(similar_types(finish.instance_type))}?",
+        )
+
+
 def _instance_types(sections: Sections) -> Iterator[Problem]:
     for i, target in enumerate(sections.get("compute") or []):
         if target.instance_type not in INSTANCE_TYPES:
@@ -204,6 +224,7 @@ def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _model,
     _instance_types,
+    _finish,
     _mesh,
     _first_cut,
     _first_cut_storage,

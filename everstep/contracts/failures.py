@@ -19,6 +19,8 @@ class FailureClass(StrEnum):
     CAPACITY = "capacity"
     COMMUNICATION_HANG = "communication_hang"
     DIVERGED = "diverged"
+    EXPORT_FAILED = "export_failed"
+    """Training is done and its checkpoint is there; what the spec asked for after it is not."""
     HANG = "hang"
     INCOMPLETE = "incomplete"
     INFRASTRUCTURE = "infrastructure"

@@ -28,6 +28,9 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     # CPU types: data preparation, and the emulator's tiny runs.
     "ml.m5.large": InstanceType(0, 0, 8, 0, nvme=False),
     "ml.m5.xlarge": InstanceType(0, 0, 16, 0, nvme=False),
+    "ml.m5.2xlarge": InstanceType(0, 0, 32, 0, nvme=False),
+    "ml.m5.4xlarge": InstanceType(0, 0, 64, 0, nvme=False),
+    "ml.m5.12xlarge": InstanceType(0, 0, 192, 0, nvme=False),
     "ml.c5.2xlarge": InstanceType(0, 0, 16, 0, nvme=False),
     "ml.g5.2xlarge": InstanceType(1, 0, 32, 24),
     "ml.g5.12xlarge": InstanceType(4, 1, 192, 24),

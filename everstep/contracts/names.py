@@ -39,6 +39,11 @@ def job_role_name(env: str, team: str) -> str:
     return f"everstep-{env}-{team}-job"
 
 
+def model_group_name(env: str, team: str) -> str:
+    """The team's model package group."""
+    return f"everstep-{env}-{team}"
+
+
 def construct_id(name: str) -> str:
     """``check_quota`` → ``CheckQuota``: the construct, and the state, of a handler's folder."""
     return "".join(part.capitalize() for part in name.replace("-", "_").split("_"))

@@ -3,6 +3,7 @@
 Every payload carries a schema version: handlers accept the present one and the one before.
 """
 
+import json
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +24,9 @@ class State(StrEnum):
     CLASSIFY = "Classify"
     DECIDE = "Decide"
     VERIFY_OUTCOME = "VerifyOutcome"
+    EXPORT_MODEL = "ExportModel"
+    VERIFY_EXPORT = "VerifyExport"
+    REGISTER_MODEL = "RegisterModel"
     FINISH = "Finish"
     GIVE_UP = "GiveUp"
     # States without a handler.
@@ -55,6 +59,7 @@ class Team(BaseModel):
     kms_key_arn: str | None = None
     file_system_id: str | None = None
     file_system_path: str | None = None
+    model_package_group: str | None = None
 
 
 class Start(BaseModel):
@@ -77,11 +82,15 @@ class Step(BaseModel):
     execution_arn: str
     launch: int = 0
     """The newest launch made; PlanAttempt makes ``launch + 1``, whichever time it is run."""
+    export: int = 0
+    """The newest export job planned, once training is done."""
     heartbeat_seconds: int = 300
     wait_seconds: int = 0
     hold_seconds: int = 0
     """For WaitForRoom: the least wait."""
     next: State | None = None
+    after: State | None = None
+    """For Backoff: where the wait leads. CheckQuota where an older payload does not say."""
     message: str | None = None
     """For RefuseSpec: the text that a person reads as the execution's cause."""
 
@@ -89,9 +98,13 @@ class Step(BaseModel):
         """The payload that goes on to ``state``."""
         return self.model_copy(update={"next": state, **changes}).model_dump(mode="json")
 
+    def later(self, seconds: int, state: State, **changes: Any) -> dict[str, Any]:
+        """The payload that goes on to ``state`` after a wait. No loop may be without one."""
+        return self.to(State.BACKOFF, wait_seconds=max(1, seconds), after=state, **changes)
+
 
 class TokenStep(Step):
-    """A state that waits: WaitForRoom, LaunchAttempt, InspectAttempt."""
+    """A state that waits: WaitForRoom, LaunchAttempt, InspectAttempt, ExportModel."""
 
     task_token: str
 
@@ -102,9 +115,19 @@ class StateError(BaseModel):
     Error: str = ""
     Cause: str = ""
 
+    @property
+    def said(self) -> str:
+        """``Error: message``, as SageMaker writes its own reasons. A handler's cause is JSON."""
+        try:
+            message = json.loads(self.Cause)["errorMessage"]
+        except (ValueError, TypeError, KeyError):
+            message = self.Cause
+        return f"{self.Error}: {message}"
+
 
 class FailedStep(Step):
-    """What Classify gets after LaunchAttempt or InspectAttempt failed, or the outcome was wrong."""
+    """What Classify gets after LaunchAttempt or InspectAttempt failed, or the outcome was wrong.
+    VerifyExport gets it after ExportModel."""
 
     error: StateError | None = None
 

@@ -1,11 +1,12 @@
-"""Rows of the runs table: key ``run_id`` + ``item`` (``run`` or ``launch#00001``).
+"""Rows of the runs table: key ``run_id`` + ``item`` (``run``, ``launch#00001``, ``export#00001``).
 
 The sparse index ``active`` (key ``active``, sort ``run_id``) holds only what the watchdog must
-look at: launches that may still run (``active`` = ``launch``) and runs that wait for room
+look at: jobs that may still run (``active`` = ``launch``, exports too) and runs that wait for room
 (``waiting``). Handlers write with conditions; a row is never deleted.
 """
 
 import json
+import re
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -17,15 +18,17 @@ from everstep.contracts.progress import Phase
 from everstep.contracts.run_spec import RunSpec
 
 RUN_ITEM = "run"
+LAUNCH_PREFIX = "launch#"
+EXPORT_PREFIX = "export#"
 ACTIVE_INDEX = "active"
 
 
 def launch_item(number: int) -> str:
-    return f"launch#{number:05d}"
+    return f"{LAUNCH_PREFIX}{number:05d}"
 
 
-def parse_launch_item(item: str) -> int:
-    return int(item.removeprefix("launch#"))
+def export_item(number: int) -> str:
+    return f"{EXPORT_PREFIX}{number:05d}"
 
 
 def job_name(run_id: str, launch: int) -> str:
@@ -36,6 +39,22 @@ def parse_job_name(name: str) -> tuple[str, int] | None:
     """(run id, launch) of one of our job names; None for anyone else's."""
     run_id, _, number = name.rpartition("-")
     return (run_id, int(number)) if run_id and len(number) == 5 and number.isdigit() else None
+
+
+def export_job_name(run_id: str, number: int) -> str:
+    """Two digits, four at most: never a launch's name, whatever the run is called."""
+    return f"{run_id}-export-{number:02d}"
+
+
+_EXPORT_JOB = re.compile(r"(.+)-export-(\d{2,4})", re.ASCII)
+
+
+def job_row(name: str) -> tuple[str, str] | None:
+    """(run id, item) of the row that one of our jobs belongs to; None for anyone else's."""
+    if launch := parse_job_name(name):
+        return launch[0], launch_item(launch[1])
+    match = _EXPORT_JOB.fullmatch(name)
+    return (match[1], export_item(int(match[2]))) if match else None
 
 
 class RunStatus(StrEnum):
@@ -75,6 +94,8 @@ class Run(BaseModel):
     waited_seconds: float = 0.0
     dataset_vocab_size: int | None = None
     final_step: int | None = None
+    export_uri: str | None = None
+    model_package_arn: str | None = None
     failure: Failure | None = None
     """Why the run ends without a launch to blame: a quota that cannot fit, a wait that ran out."""
     note: str | None = None
@@ -96,8 +117,20 @@ class Outcome(BaseModel):
     billable_seconds: int = 0
 
 
+class ExportPlan(BaseModel):
+    """What makes a launch's row an export's: the same job mechanism, with other numbers."""
+
+    checkpoint: str
+    uri: str
+    volume_gib: int
+    after_launch: int
+    """The launch whose outcome was verified: where the payload goes on."""
+    first: int
+    """Number of the first try of this series; earlier ones no longer count: a person redrove."""
+
+
 class Launch(BaseModel):
-    """One training job made, or tried to be made, for a run."""
+    """One training job made, or tried to be made, for a run: to train, or to export."""
 
     run_id: str
     launch: int
@@ -126,6 +159,18 @@ class Launch(BaseModel):
     """Newest committed checkpoint when the launch was classified or verified."""
     failure: Failure | None = None
     decision: Decision | None = None
+    export: ExportPlan | None = None
+
+    @property
+    def plan(self) -> ExportPlan:
+        """Of an export's row."""
+        assert self.export is not None, self.job_name
+        return self.export
+
+    @property
+    def item(self) -> str:
+        """Sort key of its row."""
+        return export_item(self.launch) if self.export else launch_item(self.launch)
 
     @property
     def spent_attempt(self) -> bool:
@@ -142,8 +187,15 @@ def to_item(record: Run | Launch) -> dict[str, str]:
     One attribute a field lets handlers that race (watchdog, job event, launch) set theirs with
     a condition and lose nothing of each other's.
     """
-    key = RUN_ITEM if isinstance(record, Run) else launch_item(record.launch)
-    return {"run_id": record.run_id, "item": key, **encode(record, set(type(record).model_fields))}
+    return {
+        "run_id": record.run_id,
+        "item": item_of(record),
+        **encode(record, set(type(record).model_fields)),
+    }
+
+
+def item_of(record: Run | Launch) -> str:
+    return RUN_ITEM if isinstance(record, Run) else record.item
 
 
 def encode(record: Run | Launch, fields: set[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """RunSpec: what a user asks for. The execution input is this, inline or as ``{"spec": "s3://…"}``."""
 
 import re
+import warnings
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -131,6 +132,33 @@ class Watch(Section):
     stopping: int = Field(default=1800, ge=1)
 
 
+# ABCMeta.register, which nobody calls on a spec.
+warnings.filterwarnings("ignore", 'Field name "register" in "Finish" shadows')
+
+
+class Finish(Section):
+    """What follows training. Nothing, unless asked for: the smallest spec just trains."""
+
+    export: bool = False
+    """Write the final weights as safetensors, in Hugging Face's Llama layout, to the output."""
+    register: bool = False
+    """Make the export a version in the team's model package group. Needs ``export``."""
+    instance_type: str = "ml.m5.2xlarge"
+    """Of the export job, one instance: memory holds a shard (4 GB) and one tensor."""
+    dtype: Literal["bf16", "fp32"] | None = None
+    """``train.dtype`` where it is not given."""
+    max_attempts: int = Field(default=3, ge=1, le=10)
+    """Tries of the export. They touch none of training's."""
+    max_runtime_hours: float = Field(default=6, gt=0, le=120)
+    """Of one try: an export has no other time budget."""
+    image: str | None = None
+    """``trainer.image`` where it is not given."""
+    command: list[str] = ["python", "-m", "trainer.export"]
+    """Gets CHECKPOINT_URI, OUT_URI, --dtype, --dataset; writes ``export.json`` last."""
+    inference_image: str | None = None
+    """Image that serves the registered model; without it a version holds weights alone."""
+
+
 class Trainer(Section):
     image: str = "trainer:stable"
     """``repository:tag`` in the account's registry, or a whole image URI."""
@@ -162,6 +190,7 @@ class RunSpec(Section):
     budget: Budget = Budget()
     notify: Notify = Notify()
     watch: Watch = Watch()
+    finish: Finish = Finish()
     trainer: Trainer = Trainer()
     tags: dict[str, str] = Field(default_factory=dict, max_length=20)
 

@@ -41,7 +41,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         "TrainingJobName": launch.job_name,
         "RoleArn": team.job_role_arn,
         "AlgorithmSpecification": {
-            "TrainingImage": _image(spec.trainer.image, team),
+            "TrainingImage": image_uri(spec.trainer.image, team),
             "TrainingInputMode": "FastFile" if spec.data.mode == "fastfile" else "File",
             "ContainerEntrypoint": spec.trainer.command,
             "MetricDefinitions": metric_definitions(),
@@ -78,7 +78,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     return request
 
 
-def _image(image: str, team: Team) -> str:
+def image_uri(image: str, team: Team) -> str:
     """``name:tag`` is looked up in the team's registry; a whole URI is taken as it is."""
     return image if "/" in image else f"{team.image_repository}/{image}"
 

@@ -38,6 +38,7 @@ TABLE: dict[FailureClass, Row] = {
     F.CAPACITY: Row(K.RETRY, spends_attempt=False, elsewhere_after=1),
     F.COMMUNICATION_HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
     F.DIVERGED: Row(K.GIVE_UP),
+    F.EXPORT_FAILED: Row(K.GIVE_UP),
     F.HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
     F.INCOMPLETE: Row(K.RETRY, poison=True),
     F.INFRASTRUCTURE: Row(K.RETRY, patience=3, elsewhere_after=3),

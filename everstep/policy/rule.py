@@ -52,6 +52,7 @@ DEFAULTS: dict[FailureClass, tuple[Action, str]] = {
     F.CAPACITY: (A.RETRY_BACKOFF, "add zones or types to compute"),
     F.COMMUNICATION_HANG: (A.RETRY_SAME, "one rank stopped answering the others"),
     F.DIVERGED: (A.DO_NOT_RETRY, "lower the learning rate, or skip the batches of that step"),
+    F.EXPORT_FAILED: (A.DO_NOT_RETRY, "mend the cause; training is done and is not repeated"),
     F.HANG: (A.RETRY_SAME, "nothing stepped: see the last log lines of each rank"),
     F.INCOMPLETE: (A.RETRY_SAME, "a trainer must leave a final checkpoint"),
     F.INFRASTRUCTURE: (A.RETRY_REPLACE_NODE, "a host, its GPU or its link failed"),

@@ -1,14 +1,16 @@
 """What S3 holds of a run: committed checkpoints, failure files, dataset indexes, specs."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
 from everstep.contracts.env import FailureFile
+from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest
 
+ManifestT = TypeVar("ManifestT", Manifest, ExportManifest)
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound", "NoSuchBucket"})
 
 
@@ -39,17 +41,24 @@ class Checkpoints:
             if (name := CheckpointName.parse(entry["Prefix"]))
         ]
         for name in sorted(names, key=lambda n: n.order, reverse=True):
-            manifest = self._manifest(bucket, f"{prefix}/{name}")
+            manifest = self._whole(bucket, f"{prefix}/{name}", MANIFEST_NAME, Manifest)
             if manifest is not None:
                 return Committed(name=name, manifest=manifest)
         return None
 
-    def _manifest(self, bucket: str, folder: str) -> Manifest | None:
-        text = self.read(f"s3://{bucket}/{folder}/{MANIFEST_NAME}")
+    def export(self, uri: str) -> ExportManifest | None:
+        """What lies at an export's URI, if it is whole."""
+        return self._whole(*split(uri), EXPORT_MANIFEST, ExportManifest)
+
+    def _whole(
+        self, bucket: str, folder: str, name: str, kind: type[ManifestT]
+    ) -> ManifestT | None:
+        """The manifest, where each file that it names is there in its size."""
+        text = self.read(f"s3://{bucket}/{folder}/{name}")
         if text is None:
             return None
         try:
-            manifest = Manifest.model_validate_json(text)
+            manifest = kind.model_validate_json(text)
         except ValidationError:
             return None  # torn: not committed
         sizes = {

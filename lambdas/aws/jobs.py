@@ -3,7 +3,7 @@
 from typing import Any
 
 from botocore.exceptions import ClientError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from everstep.contracts.events import TAG_EXECUTION, TERMINAL_JOB_STATUSES
 from everstep.contracts.failures import StopReason
@@ -25,6 +25,8 @@ class Job(BaseModel):
     secondary_since: float
     created_epoch: float
     outcome: Outcome
+    metrics: dict[str, float] = Field(default_factory=dict)
+    """The last value of each, as SageMaker read them from the log."""
 
     @property
     def terminal(self) -> bool:
@@ -57,6 +59,7 @@ class Jobs:
             secondary_status=answer["SecondaryStatus"],
             secondary_since=transitions[-1]["StartTime"].timestamp() if transitions else created,
             created_epoch=created,
+            metrics={m["MetricName"]: m["Value"] for m in answer.get("FinalMetricDataList") or []},
             outcome=Outcome(
                 status=answer["TrainingJobStatus"],
                 secondary_status=answer["SecondaryStatus"],
@@ -99,7 +102,7 @@ class Jobs:
             return False
         self._store.update(launch, outcome=job.outcome, absent=["outcome"])
         # Read again: a later invocation of LaunchAttempt may have stored a newer token.
-        launch = self._store.launch(launch.run_id, launch.launch)
+        launch = self._store.job(launch.run_id, launch.item)
         if launch.task_token is not None:
             self._answer(launch, launch.task_token, job)
         self._store.update(launch, active=False)
@@ -107,10 +110,14 @@ class Jobs:
 
     def _answer(self, launch: Launch, token: str, job: Job) -> None:
         if job.status == "Completed":
-            step = Step(
-                run_id=launch.run_id, execution_arn=launch.execution_arn, launch=launch.launch
+            step = Step(run_id=launch.run_id, execution_arn=launch.execution_arn)
+            plan = launch.export
+            after = (
+                step.to(State.VERIFY_EXPORT, launch=plan.after_launch, export=launch.launch)
+                if plan
+                else step.to(State.VERIFY_OUTCOME, launch=launch.launch)
             )
-            self._machine.succeed(token, step.to(State.VERIFY_OUTCOME))
+            self._machine.succeed(token, after)
         else:
             cause = job.outcome.failure_reason or job.secondary_status
             self._machine.fail(token, f"Job{job.status}", cause)

@@ -10,6 +10,10 @@ _FIELDS = ("phase", "phase_since_epoch", "last_step", "first_step_epoch", "progr
 
 def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     """Safe to run from two handlers at once: what both read from the log is the same."""
+    if launch.export:
+        return (
+            Verdict()
+        )  # it does not step: its run time is its only budget, and SageMaker's to keep
     known = Seen(**{name: getattr(launch, name) for name in _FIELDS})
     since = launch.progress_epoch or job.secondary_since
     lines = services.logs.progress(launch.job_name, since)

@@ -18,6 +18,7 @@ from lambdas.aws.checkpoints import Checkpoints
 from lambdas.aws.jobs import Jobs
 from lambdas.aws.logs import JobLogs
 from lambdas.aws.machine import Machine
+from lambdas.aws.models import Models
 from lambdas.aws.notify import Notifier
 from lambdas.aws.quotas import Quotas
 from lambdas.aws.store import Store
@@ -57,6 +58,10 @@ class Services:
     @cached_property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.client("s3"))
+
+    @cached_property
+    def models(self) -> Models:
+        return Models(self.client("sagemaker"))
 
     @cached_property
     def logs(self) -> JobLogs:

@@ -7,11 +7,14 @@ from botocore.exceptions import ClientError
 
 from everstep.contracts.records import (
     ACTIVE_INDEX,
+    EXPORT_PREFIX,
+    LAUNCH_PREFIX,
     RUN_ITEM,
     Launch,
     Run,
     encode,
     from_item,
+    item_of,
     launch_item,
     to_item,
 )
@@ -39,24 +42,38 @@ class Store:
         item = self._get(run_id, RUN_ITEM)
         return from_item(Run, item) if item else None
 
+    def find_job(self, run_id: str, item: str) -> Launch | None:
+        """A launch, or an export, by the item of its row."""
+        found = self._get(run_id, item)
+        return from_item(Launch, found) if found else None
+
+    def job(self, run_id: str, item: str) -> Launch:
+        found = self.find_job(run_id, item)
+        if found is None:
+            raise MissingRow(f"no {item} of run {run_id!r} in table {self._table!r}")
+        return found
+
     def find_launch(self, run_id: str, number: int) -> Launch | None:
-        item = self._get(run_id, launch_item(number))
-        return from_item(Launch, item) if item else None
+        return self.find_job(run_id, launch_item(number))
 
     def launch(self, run_id: str, number: int) -> Launch:
-        launch = self.find_launch(run_id, number)
-        if launch is None:
-            raise MissingRow(f"no launch {number} of run {run_id!r} in table {self._table!r}")
-        return launch
+        return self.job(run_id, launch_item(number))
 
     def launches(self, run_id: str) -> list[Launch]:
         """All launches of a run, oldest first."""
+        return self._jobs(run_id, LAUNCH_PREFIX)
+
+    def exports(self, run_id: str) -> list[Launch]:
+        """All tries to export its weights, oldest first."""
+        return self._jobs(run_id, EXPORT_PREFIX)
+
+    def _jobs(self, run_id: str, prefix: str) -> list[Launch]:
         pages = self._client.get_paginator("query").paginate(
             TableName=self._table,
             ConsistentRead=True,
             KeyConditionExpression="run_id = :r AND begins_with(#i, :p)",
             ExpressionAttributeNames={"#i": "item"},
-            ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": "launch#"}},
+            ExpressionAttributeValues={":r": {"S": run_id}, ":p": {"S": prefix}},
         )
         return [from_item(Launch, _plain(i)) for page in pages for i in page["Items"]]
 
@@ -122,10 +139,9 @@ class Store:
         expression = ("SET " + ", ".join(sets) if sets else "") + (
             " REMOVE " + ", ".join(name(f) for f in sorted(gone)) if gone else ""
         )
-        item = RUN_ITEM if isinstance(record, Run) else launch_item(record.launch)
         request: dict[str, Any] = {
             "TableName": self._table,
-            "Key": {"run_id": {"S": record.run_id}, "item": {"S": item}},
+            "Key": {"run_id": {"S": record.run_id}, "item": {"S": item_of(record)}},
             "UpdateExpression": expression.strip(),
             "ConditionExpression": " AND ".join(conditions),
         }

@@ -1,15 +1,13 @@
 """Classify: gather what is known of an attempt that ended, ask the policy, remember the answer."""
 
-import json
 from typing import Any
 
 from everstep.contracts.payloads import FailedStep, State
 from everstep.contracts.progress import parse_line
-from everstep.contracts.records import Launch, Outcome
 from everstep.policy.classify import Evidence, classify
 from everstep.policy.job_request import checkpoint_uri, output_uri
-from everstep.policy.redact import redact
 from everstep.policy.rule import from_user
+from lambdas.aws.ending import outcome_of
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.services import Services, state_handler
 
@@ -18,7 +16,7 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     launch = services.store.launch(step.run_id, step.launch)
     if launch.failure is not None:
         return step.to(State.DECIDE)
-    outcome = launch.outcome or _outcome(step, launch, services)
+    outcome = outcome_of(step, launch, services)
     if outcome is None:
         return step.to(State.INSPECT_ATTEMPT)
     if outcome.status == "Completed" and step.message is None:
@@ -56,27 +54,6 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
         committed_step=newest.manifest.step if newest else launch.resume_step,
     )
     return step.to(State.DECIDE, message=None)
-
-
-def _outcome(step: FailedStep, launch: Launch, services: Services) -> Outcome | None:
-    """None while the job still runs: the state failed, the job did not."""
-    job = services.jobs.describe(launch.job_name)
-    if job is None:
-        return Outcome(
-            status=NOT_CREATED, secondary_status="", failure_reason=redact(_said(step)[:1024])
-        )
-    return job.outcome if job.terminal else None
-
-
-def _said(step: FailedStep) -> str:
-    """``Error: message``, as SageMaker writes its own reasons. A handler's cause is JSON."""
-    if step.error is None:
-        return ""
-    try:
-        message = json.loads(step.error.Cause)["errorMessage"]
-    except (ValueError, TypeError, KeyError):
-        message = step.error.Cause
-    return f"{step.error.Error}: {message}"
 
 
 handler = state_handler(FailedStep, act)

@@ -31,7 +31,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
             message=cause,
         )
     if decision.wait_seconds:
-        return step.to(State.BACKOFF, wait_seconds=decision.wait_seconds)
+        return step.later(decision.wait_seconds, State.CHECK_QUOTA)
     return step.to(State.CHECK_QUOTA)
 
 
@@ -46,10 +46,16 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
     )
     decision = decide(run.spec, launch.failure, history, services.draw)
     if decision.kind not in (DecisionKind.GIVE_UP, DecisionKind.WAIT):
-        services.notifier.send(run, "retry", f"{decision.kind}: {decision.reason}", launches)
+        services.notifier.send(run, "retry", _said(decision), launches, launch.failure)
     if not services.store.update(launch, decision=decision, absent=["decision"]):
         return services.store.launch(run.run_id, launch.launch).decision or decision
     return decision
+
+
+def _said(decision: Decision) -> str:
+    kind = decision.kind.replace("_", " ")
+    when = f", in {decision.wait_seconds} s" if decision.wait_seconds else ""
+    return f"{kind}{when}: {decision.reason}"
 
 
 handler = state_handler(Step, act)

@@ -13,9 +13,10 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if run.spec.target(launches[-1].target).warm_pool_seconds:
         services.jobs.end_warm_pool(launches[-1].job_name)
     if run.status is not RunStatus.DONE:
-        services.notifier.send(
-            run, "done", f"done at step {run.final_step} after {len(launches)} launches", launches
-        )
+        exports = services.store.exports(step.run_id)
+        count = len(launches)
+        text = f"done at step {run.final_step} after {count} launch{'es' if count > 1 else ''}"
+        services.notifier.send(run, "done", text, [*launches, *exports])
     services.store.update(run, status=RunStatus.DONE, active=False)
     return step.to(State.DONE)
 

@@ -5,7 +5,7 @@ from typing import Any
 from everstep.contracts.failures import Action, Failure, FailureClass
 from everstep.contracts.payloads import GiveUpStep, State
 from everstep.contracts.records import Launch, Run, RunStatus
-from lambdas.aws.notify import history
+from everstep.policy.notice import history
 from lambdas.aws.services import Services, state_handler
 
 _ENDED = (RunStatus.GAVE_UP, RunStatus.STOPPED)
@@ -24,7 +24,8 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
             waiting=None,
             waited_seconds=0.0,
         )
-        return step.to(State.CHECK_QUOTA)
+        trained = run.final_step is not None and run.final_step >= run.spec.stop.steps
+        return step.to(State.VERIFY_OUTCOME if trained else State.CHECK_QUOTA)
     failure, reason = _why(run, launches)
     stopped = failure.failure_class is FailureClass.USER_STOP
     if launches and run.spec.target(launches[-1].target).warm_pool_seconds:
@@ -33,8 +34,9 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     if failure.hint:
         text += f"\nhint: {failure.hint}"
     text += f"\nrunbook: {services.env.runbook(failure.failure_class)}"
+    jobs = [*launches, *services.store.exports(step.run_id)]
     if run.status not in _ENDED:
-        services.notifier.send(run, "give_up", text, launches)
+        services.notifier.send(run, "give_up", f"gave up: {reason}", jobs, failure)
     services.store.update(
         run,
         status=RunStatus.STOPPED if stopped else RunStatus.GAVE_UP,
@@ -42,7 +44,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
         redrive_count=step.redrive_count,
         active=False,
     )
-    raise _error(failure)("\n".join([text, "", *history(launches), "", "Redrive to go on."]))
+    raise _error(failure)("\n".join([text, "", *history(jobs), "", "Redrive to go on."]))
 
 
 def _redriven(run: Run, step: GiveUpStep) -> bool:
@@ -59,7 +61,8 @@ def _redriven(run: Run, step: GiveUpStep) -> bool:
 
 def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:
     if run.failure is not None:
-        return run.failure, "no launch was made for it"
+        exporting = run.failure.failure_class is FailureClass.EXPORT_FAILED
+        return run.failure, "training is done" if exporting else "no launch was made for it"
     last = launches[-1]
     failure = last.failure or Failure(
         failure_class=FailureClass.UNKNOWN, action=Action.DO_NOT_RETRY, cause="", rule="none"

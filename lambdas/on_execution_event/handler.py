@@ -28,7 +28,8 @@ def act(event: ExecutionEvent, services: Services) -> bool:
     if services.machine.is_running(detail.execution_arn):
         return False  # a late event: it was redriven since
     launches = services.store.launches(run.run_id)
-    for launch in launches[-1:]:
+    exports = services.store.exports(run.run_id)
+    for launch in (*launches[-1:], *exports[-1:]):
         if launch.outcome is None:
             services.jobs.stop(launch, StopReason.EXECUTION_STOPPED, f"execution {detail.status}")
     if run.status in _ENDED:

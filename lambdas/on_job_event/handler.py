@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from everstep.contracts.events import TERMINAL_JOB_STATUSES, JobEvent
-from everstep.contracts.records import parse_job_name
+from everstep.contracts.records import job_row
 from lambdas.aws.services import Services, logger, services
 
 _processor = BatchProcessor(event_type=EventType.SQS)
@@ -17,10 +17,10 @@ _processor = BatchProcessor(event_type=EventType.SQS)
 
 def act(event: JobEvent, services: Services) -> bool:
     """Late, doubled and out-of-order events do no harm: only the job's own state counts."""
-    ours = parse_job_name(event.detail.job_name)
+    ours = job_row(event.detail.job_name)
     if ours is None or event.detail.status not in TERMINAL_JOB_STATUSES:
         return False
-    launch = services.store.find_launch(*ours)
+    launch = services.store.find_job(*ours)
     job = services.jobs.describe(event.detail.job_name) if launch else None
     if launch is None or job is None:
         return False

@@ -84,6 +84,8 @@ def _register(step: Step, spec: RunSpec, start: Start, services: Services) -> di
         waited_seconds=0.0,
         active=False,
     )
+    if known.final_step is not None and known.final_step >= spec.stop.steps:
+        return step.to(State.VERIFY_OUTCOME, launch=last)  # only what follows training is left
     return step.to(State.CHECK_QUOTA, launch=last)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from everstep.contracts.payloads import State, Step
 from everstep.policy.job_request import checkpoint_uri
+from lambdas.aws.exports import after_training
 from lambdas.aws.services import Services, state_handler
 
 
@@ -24,7 +25,11 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         step_done = newest.manifest.step
         services.store.update(launch, committed_step=step_done, last_step=step_done)
         services.store.update(run, final_step=step_done)
-        return step.to(State.FINISH)
+        return after_training(step, run, newest, services)
+    if run.final_step is not None:
+        # Verified once, gone or torn since: no failure of the launch that made it. Train again.
+        services.store.update(run, final_step=None)
+        return step.to(State.CHECK_QUOTA)
     return step.to(State.CLASSIFY, message=missing)
 
 

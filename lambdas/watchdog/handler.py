@@ -4,7 +4,7 @@ from typing import Any
 
 from everstep.contracts.failures import StopReason
 from everstep.contracts.payloads import State, Step
-from everstep.contracts.records import Outcome, RunStatus, parse_launch_item
+from everstep.contracts.records import Outcome, RunStatus
 from everstep.policy.quota import Room
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.look import look
@@ -35,7 +35,7 @@ def act(services: Services) -> dict[str, int]:
 
 
 def _launch(run_id: str, item: str, services: Services) -> None:
-    launch = services.store.launch(run_id, parse_launch_item(item))
+    launch = services.store.job(run_id, item)
     job = services.jobs.describe(launch.job_name)
     running = services.machine.is_running(launch.execution_arn)
     if job is None:

@@ -31,11 +31,13 @@ from everstep.contracts.records import (
     Run,
     Waiting,
     encode,
+    export_item,
+    export_job_name,
     from_item,
     job_name,
+    job_row,
     launch_item,
     parse_job_name,
-    parse_launch_item,
     to_item,
 )
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
@@ -289,7 +291,21 @@ def test_job_names_tell_the_run_and_the_launch() -> None:
     assert parse_job_name(job_name("a-00001", 12)) == ("a-00001", 12)
     for other in ("", "00001", "-00001", "run", "run-1", "run-000001x", "run-0001"):
         assert parse_job_name(other) is None, other
-    assert parse_launch_item(launch_item(12)) == 12
+
+
+@pytest.mark.parametrize("run_id", ["a-b", "a-export", "a-export-01", "a" * 40])
+def test_an_exports_job_is_never_taken_for_a_launchs(run_id: str) -> None:
+    for number in (1, 99, 100, 9999):
+        name = export_job_name(run_id, number)
+        assert len(name) <= 63
+        assert parse_job_name(name) is None
+        assert job_row(name) == (run_id, export_item(number))
+    assert job_row(job_name(run_id, 12)) == (run_id, launch_item(12))
+
+
+@pytest.mark.parametrize("name", ["", "run", "-export-01", "run-export-1", "run-export-1x"])
+def test_other_jobs_have_no_row(name: str) -> None:
+    assert job_row(name) is None
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "A1--b", "a" * 40, "x-c02", "a" * 40 + "-c02"])

@@ -389,6 +389,15 @@ def name_of(scenario: Scenario) -> str:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 def test_a_handler_that_dies_at_any_call_and_runs_again_ends_the_same(scenario: Scenario) -> None:
+    dies_anywhere(scenario)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+def test_a_handler_that_is_run_twice_ends_as_after_one_run(scenario: Scenario) -> None:
+    runs_twice(scenario)
+
+
+def dies_anywhere(scenario: Scenario) -> None:
     with a_world() as world:
         act = scenario(world)
         answer = attempt(world, act, world.services())
@@ -408,8 +417,7 @@ def test_a_handler_that_dies_at_any_call_and_runs_again_ends_the_same(scenario: 
                 assert len(world.messages()) <= messages + 1, where
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
-def test_a_handler_that_is_run_twice_ends_as_after_one_run(scenario: Scenario) -> None:
+def runs_twice(scenario: Scenario) -> None:
     with a_world() as world:
         act = scenario(world)
         attempt(world, act, world.services())

@@ -11,13 +11,19 @@ from everstep.contracts.payloads import State
 from everstep.contracts.progress import format_line
 from everstep.contracts.records import RunStatus, job_name
 from lambdas.aws import quotas
-from lambdas.launch_attempt.handler import FormerJobRunning
+from lambdas.aws.waiting import FormerJobRunning
 from lambdas.on_execution_event.handler import act as on_execution_event
 from lambdas.on_job_event.handler import act as on_job_event
 from tests.lambdas.world import EXECUTION, RUN, SPEC, TEAM, World, refuse
 
 TWO = [{"instance_type": "ml.m5.large"}, {"instance_type": "ml.m5.xlarge"}]
-TOKEN_STATES = (State.LAUNCH_ATTEMPT, State.INSPECT_ATTEMPT, State.WAIT_FOR_ROOM)
+JUDGES = {
+    State.LAUNCH_ATTEMPT: State.CLASSIFY,
+    State.INSPECT_ATTEMPT: State.CLASSIFY,
+    State.EXPORT_MODEL: State.VERIFY_EXPORT,
+}
+"""Where a failure of a state that waits for a job goes."""
+TOKEN_STATES = (*JUDGES, State.WAIT_FOR_ROOM)
 
 
 class Life:
@@ -40,14 +46,14 @@ class Life:
                 return self.at
             if self.at is State.BACKOFF:
                 self.world.now += self.payload["wait_seconds"]
-                self.at = State.CHECK_QUOTA
+                self.at = State(self.payload["after"] or State.CHECK_QUOTA)
                 continue
             try:
                 result = self.world.act(self.at, self.input())
             except FormerJobRunning:
                 return self.at
             except Exception as error:  # noqa: BLE001 - what Step Functions catches
-                if self.at in (State.LAUNCH_ATTEMPT, State.INSPECT_ATTEMPT):
+                if self.at in JUDGES:
                     cause = json.dumps({"errorMessage": str(error), "stackTrace": []})
                     self.fail({"Error": type(error).__name__, "Cause": cause})
                     continue
@@ -88,7 +94,7 @@ class Life:
         return True
 
     def fail(self, error: dict[str, str]) -> None:
-        self.payload, self.at = {**self.payload, "error": error}, State.CLASSIFY
+        self.payload, self.at = {**self.payload, "error": error}, JUDGES[self.at]
 
     def wake(self) -> State:
         assert self.answered(), f"nobody answered {self.at}"
@@ -96,7 +102,8 @@ class Life:
 
     def heartbeat_timeout(self) -> State:
         self.world.machine.abandon()
-        self.at = State.INSPECT_ATTEMPT
+        if self.at is not State.EXPORT_MODEL:
+            self.at = State.INSPECT_ATTEMPT
         return self.go()
 
     def stop(self) -> None:

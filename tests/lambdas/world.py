@@ -22,6 +22,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.sns.models import sns_backends
 
 from everstep.contracts.env import ControlEnv, FailureFile
+from everstep.contracts.exports import ExportManifest
 from everstep.contracts.failures import Decision, DecisionKind
 from everstep.contracts.manifest import CheckpointName, Manifest, ManifestEntry
 from everstep.contracts.names import handler_folder
@@ -55,6 +56,7 @@ TEAM = Team(
     image_repository="1.dkr/everstep",
     subnets={"us-east-1a": ["subnet-a"], "us-east-1b": ["subnet-b"]},
     security_groups=["sg-a"],
+    model_package_group="everstep-dev-research",
 )
 SPEC: dict[str, Any] = {
     "model": "tiny",
@@ -70,6 +72,8 @@ KINDS: dict[State, Any] = {
     State.WAIT_FOR_ROOM: TokenStep,
     State.LAUNCH_ATTEMPT: TokenStep,
     State.INSPECT_ATTEMPT: TokenStep,
+    State.EXPORT_MODEL: TokenStep,
+    State.VERIFY_EXPORT: FailedStep,
 }
 CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
 
@@ -86,9 +90,9 @@ MISSING = refuse("ValidationException", "Requested resource not found.")
 
 
 @cache
-def _create_shape() -> Any:
+def _shape(operation: str) -> Any:
     model = botocore.session.get_session().get_service_model("sagemaker")
-    return model.operation_model("CreateTrainingJob").input_shape
+    return model.operation_model(operation).input_shape
 
 
 class FakeSageMaker:
@@ -101,12 +105,14 @@ class FakeSageMaker:
         self.stops: list[str] = []
         self.pools_ended: list[str] = []
         self.refusals: list[ClientError] = []
+        self.models: list[dict[str, Any]] = []
+        self.model_refusals: list[ClientError] = []
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
     def create_training_job(self, **request: Any) -> dict[str, Any]:
-        report = ParamValidator().validate(request, _create_shape())
+        report = ParamValidator().validate(request, _shape("CreateTrainingJob"))
         assert not report.has_errors(), report.generate_report()
         if self.refusals:
             raise self.refusals.pop(0)
@@ -170,7 +176,25 @@ class FakeSageMaker:
     def list_tags(self, ResourceArn: str) -> dict[str, Any]:
         return {"Tags": self.jobs[ResourceArn.rpartition("/")[2]]["Tags"]}
 
+    def create_model_package(self, **request: Any) -> dict[str, Any]:
+        report = ParamValidator().validate(request, _shape("CreateModelPackage"))
+        assert not report.has_errors(), report.generate_report()
+        if self.model_refusals:
+            raise self.model_refusals.pop(0)
+        tokens = [m["ClientToken"] for m in self.models]
+        if request["ClientToken"] not in tokens:
+            self.models.append(request)
+            tokens.append(request["ClientToken"])
+        return {"ModelPackageArn": self.model_arn(tokens.index(request["ClientToken"]))}
+
+    def model_arn(self, index: int) -> str:
+        group = self.models[index]["ModelPackageGroupName"]
+        return f"arn:aws:sagemaker:{REGION}:123456789012:model-package/{group}/{index + 1}"
+
     def get_paginator(self, name: str) -> "Pages":
+        if name == "list_model_packages":
+            known = [{**m, "ModelPackageArn": self.model_arn(i)} for i, m in enumerate(self.models)]
+            return Pages([{"ModelPackageSummaryList": known}])
         assert name == "search"
         running = [
             j for j in self.jobs.values() if j["TrainingJobStatus"] in ("InProgress", "Stopping")
@@ -390,6 +414,7 @@ class World:
             ],
             "created": self.sagemaker.created,
             "jobs": {n: j["TrainingJobStatus"] for n, j in self.sagemaker.jobs.items()},
+            "models": self.sagemaker.models,
             "answers": self.machine.answers,
             "messages": sorted(set(self.messages())),
         }
@@ -462,6 +487,25 @@ class World:
             ).model_dump_json(),
         )
         return str(name)
+
+    def put_export(self, checkpoint: str, *, dtype: str = "bf16") -> str:
+        """A whole export of a checkpoint; its URI."""
+        uri = f"{TEAM.output_uri}/{RUN}/export/{checkpoint}"
+        name = CheckpointName.parse(checkpoint)
+        assert name is not None
+        self.put_object(f"{uri}/model.safetensors", "12345")
+        self.put_object(
+            f"{uri}/export.json",
+            ExportManifest(
+                checkpoint=checkpoint,
+                step=name.step,
+                tokens=1000,
+                dtype=dtype,
+                parameters=5,
+                entries=[ManifestEntry(path="model.safetensors", size=5, sha256="0")],
+            ).model_dump_json(),
+        )
+        return uri
 
     def put_failure_file(self, number: int, **fields: Any) -> None:
         file = FailureFile(**{"kind": "ValueError", "message": "bad", **fields})

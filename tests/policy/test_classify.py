@@ -181,6 +181,7 @@ def test_any_class_a_trainer_may_name_has_an_action_that_fits_it(name: FailureCl
         F.BAD_CONFIG,
         F.BAD_DATA,
         F.DIVERGED,
+        F.EXPORT_FAILED,
         F.OUT_OF_MEMORY_GPU,
         F.OUT_OF_MEMORY_HOST,
         F.USER_STOP,

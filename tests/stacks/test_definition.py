@@ -12,7 +12,7 @@ from everstep.contracts.payloads import HANDLER_STATES, State
 
 from .conftest import Synthesised
 
-TOKEN_STATES = {"WaitForRoom", "LaunchAttempt", "InspectAttempt"}
+TOKEN_STATES = {"WaitForRoom", "LaunchAttempt", "InspectAttempt", "ExportModel"}
 JSONPATH_FIELDS = {
     "InputPath", "OutputPath", "ResultPath", "ResultSelector", "Parameters", "Variable",
     "SecondsPath", "TimeoutSecondsPath", "HeartbeatSecondsPath", "CausePath", "ErrorPath",
@@ -102,12 +102,16 @@ def test_waiting_states_wait_for_a_token_and_give_it(definition: dict[str, Any])
 def test_a_missing_heartbeat_is_looked_into_and_any_failure_is_classified(
     definition: dict[str, Any],
 ) -> None:
-    for name in ("LaunchAttempt", "InspectAttempt"):
+    for name, inspect, judge in (
+        ("LaunchAttempt", "InspectAttempt", "Classify"),
+        ("InspectAttempt", "InspectAttempt", "Classify"),
+        ("ExportModel", "ExportModel", "VerifyExport"),
+    ):
         state = definition["States"][name]
         assert state["HeartbeatSeconds"] == "{% $states.input.heartbeat_seconds %}"
         assert [(c["ErrorEquals"], c["Next"]) for c in state["Catch"]] == [
-            (["States.HeartbeatTimeout", "States.Timeout"], "InspectAttempt"),
-            (["States.ALL"], "Classify"),
+            (["States.HeartbeatTimeout", "States.Timeout"], inspect),
+            (["States.ALL"], judge),
         ]
         error = {"Error": "Hang", "Cause": "no step"}
         assert _evaluate(
@@ -140,6 +144,15 @@ def test_every_invocation_is_retried_when_lambda_is_ill(definition: dict[str, An
             retry = state["Retry"][0]
             assert "Lambda.TooManyRequestsException" in retry["ErrorEquals"], name
             assert retry["JitterStrategy"] == "FULL"
+
+
+@pytest.mark.parametrize(("payload", "leads"), [({}, "CheckQuota"), ({"after": "X"}, "X")])
+def test_a_wait_leads_where_the_payload_says(
+    definition: dict[str, Any], payload: dict[str, str], leads: str
+) -> None:
+    state = definition["States"]["Backoff"]
+    assert state["Next"] == "Next"
+    assert _evaluate(state["Output"], {"input": {"next": "Backoff", **payload}})["next"] == leads
 
 
 def test_refusal_says_why(definition: dict[str, Any]) -> None:

@@ -53,12 +53,13 @@ def test_no_explained_wildcard_is_left_over(prod: Synthesised) -> None:
 
 def test_passing_a_role_is_for_sagemaker_and_the_job_roles_only(prod: Synthesised) -> None:
     passing = [(n, s) for n, s in _policies(prod) if "iam:PassRole" in _list(s["Action"])]
-    ((name, statement),) = passing
-    assert "LaunchAttempt" in name
-    assert statement["Condition"] == {
-        "StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}
-    }
-    assert all("JobRole" in flatten(resource) for resource in _list(statement["Resource"]))
+    assert len(passing) == 2
+    for (name, statement), handler in zip(passing, ("LaunchAttempt", "ExportModel"), strict=True):
+        assert handler in name
+        assert statement["Condition"] == {
+            "StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}
+        }
+        assert all("JobRole" in flatten(resource) for resource in _list(statement["Resource"]))
 
 
 def test_no_managed_policy(prod: Synthesised) -> None:

@@ -1,0 +1,154 @@
+"""The one message of a decision: what happened, why, what it cost, what to do. For people first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from everstep.contracts.failures import Failure, FailureClass
+from everstep.contracts.records import Launch, Run
+from everstep.policy.cost import spend_of
+from everstep.policy.job_request import checkpoint_uri
+
+Kind = Literal["done", "give_up", "retry", "wait"]
+
+SUBJECT_LENGTH = 99
+"""SNS: printable ASCII on one line, less than 100 characters."""
+HISTORY_LINES = 40
+"""A message holds 256 KiB, the cause of an execution 32."""
+CAUSE_LENGTH = 2000
+
+_SAYS = {"done": "done", "give_up": "gave up", "retry": "goes on", "wait": "waits"}
+_CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
+
+
+class Notice(BaseModel):
+    """``id`` is the decision's: a message that comes twice has the same one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    subject: str
+    body: str
+
+
+def notice(
+    run: Run,
+    kind: Kind,
+    text: str,
+    launches: Sequence[Launch],
+    *,
+    failure: Failure | None = None,
+    runbook_url: str = "docs/runbook.md",
+    prices_usd: Mapping[str, float] | None = None,
+) -> Notice:
+    """``launches``: those of training, oldest first, and the exports after them."""
+    spend = spend_of(launches, prices_usd or {})
+    last = launches[-1] if launches else None
+    number = "" if last is None else last.item
+    ident = f"{run.run_id}/{kind}/{number or 'start'}/{run.redrive_count}"
+    page = runbook_url if failure is None else f"{runbook_url}#{failure.failure_class}"
+    parts: list[list[str]] = [
+        [f"Run {run.run_id} (team {run.team.name}): {text}"],
+        _cause(failure),
+        [f"What to do: {_advice(run, kind, failure)}", f"Runbook: {page}"],
+        _results(run, launches),
+        ["History:", *history(launches)] if launches else [],
+        [f"Spent: {spend}."],
+        _links(run, last),
+        [
+            json.dumps(
+                {
+                    "id": ident,
+                    "run_id": run.run_id,
+                    "team": run.team.name,
+                    "kind": kind,
+                    "class": failure.failure_class if failure else None,
+                    "attempts": sum(x.spent_attempt for x in launches if not x.export),
+                    "gpu_hours": spend.gpu_hours,
+                    "usd": spend.usd,
+                }
+            )
+        ],
+    ]
+    body = "\n\n".join("\n".join(lines) for lines in parts if lines)
+    return Notice(id=ident, subject=_subject(run, kind, failure), body=body)
+
+
+def history(launches: Sequence[Launch]) -> list[str]:
+    """One line a job; of a long history the first and the last ones."""
+    if len(launches) > HISTORY_LINES:
+        head, tail = launches[:5], launches[5 - HISTORY_LINES :]
+        return [*history(head), f"       … {len(launches) - HISTORY_LINES} more …", *history(tail)]
+    return [_line(x) for x in launches]
+
+
+def _line(x: Launch) -> str:
+    if x.export:
+        what = f"export of {x.export.checkpoint}"
+    elif x.last_step is not None:
+        what = f"steps {x.resume_step}–{x.last_step}"
+    else:
+        what = "no step"
+    if x.failure:
+        end = f"{x.failure.failure_class}: {x.failure.cause}"
+    else:
+        end = "completed" if x.outcome and x.outcome.status == "Completed" else "not over"
+    return f"  {x.launch:>3}  {x.nodes} × {x.instance_type}, {what}, {end}"
+
+
+def _subject(run: Run, kind: Kind, failure: Failure | None) -> str:
+    why = f": {failure.failure_class}" if failure else ""
+    text = f"[Everstep] {run.run_id} {_SAYS[kind]}{why}"
+    return text.encode("ascii", "replace").decode()[:SUBJECT_LENGTH]
+
+
+def _cause(failure: Failure | None) -> list[str]:
+    if failure is None:
+        return []
+    where = [
+        f"{word} {value}"
+        for word, value in (("rank", failure.rank), ("step", failure.step))
+        if value is not None
+    ]
+    place = f" ({', '.join(where)})" if where else ""
+    return [f"Cause: {failure.failure_class}: {failure.cause[:CAUSE_LENGTH]}{place}"]
+
+
+def _advice(run: Run, kind: Kind, failure: Failure | None) -> str:
+    if kind == "retry":
+        return "nothing, the run goes on by itself."
+    if kind == "wait":
+        hours = f"{run.spec.retry.wait_deadline_hours:g}"
+        return f"nothing, it goes on when there is room; it gives up after {hours} h of waiting."
+    if kind == "done":
+        return "nothing."
+    if failure is not None and failure.failure_class is FailureClass.USER_STOP:
+        return "nothing; press Redrive on the execution to go on."
+    hint = (failure.hint if failure else "") or "see the runbook"
+    return f"{hint}. Redrive of the execution goes on where this stopped."
+
+
+def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
+    trained = [x for x in launches if not x.export]
+    saved = max((x.committed_step or x.resume_step for x in trained), default=0)
+    step = run.final_step or saved
+    lines = [f"Committed: step {step} of {run.spec.stop.steps}, below {checkpoint_uri(run)}/"]
+    if run.export_uri:
+        lines.append(f"Export: {run.export_uri}/")
+    if run.model_package_arn:
+        lines.append(f"Model package: {run.model_package_arn}")
+    return lines
+
+
+def _links(run: Run, last: Launch | None) -> list[str]:
+    """To the console; region and partition are the execution's."""
+    _, partition, _, region, *_ = f"{run.execution_arn}::::".split(":")
+    host = _CONSOLES.get(partition, "console.aws.amazon.com")
+    base = f"https://{region}.{host}"
+    arn = run.execution_arn
+    lines = [f"Execution: {base}/states/home?region={region}#/v2/executions/details/{arn}"]
+    if last is not None:
+        lines.append(f"Job: {base}/sagemaker/home?region={region}#/jobs/{last.job_name}")
+    return lines
