@@ -11,7 +11,15 @@ from botocore.exceptions import ClientError
 from everstep.cli.errors import NOT_FOUND, fail
 from everstep.contracts import names
 from everstep.contracts.progress import parse_line
-from everstep.contracts.records import RUN_ITEM, Launch, Run, from_item, job_name
+from everstep.contracts.records import (
+    EXPORT_PREFIX,
+    LAUNCH_PREFIX,
+    RUN_ITEM,
+    Launch,
+    Run,
+    from_item,
+    job_name,
+)
 from everstep.policy.goodput import StepTime
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
@@ -86,7 +94,11 @@ class Cloud:
         return from_item(Run, item[0])
 
     def launches(self, run_id: str) -> list[Launch]:
-        return [from_item(Launch, item) for item in self._query(run_id, "launch#")]
+        return [from_item(Launch, item) for item in self._query(run_id, LAUNCH_PREFIX)]
+
+    def exports(self, run_id: str) -> list[Launch]:
+        """Tries to export the final weights."""
+        return [from_item(Launch, item) for item in self._query(run_id, EXPORT_PREFIX)]
 
     def _query(self, run_id: str, prefix: str) -> list[dict[str, str]]:
         pages = (

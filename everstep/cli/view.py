@@ -47,6 +47,8 @@ class RunView(BaseModel):
             "steps_lost": paid.steps_lost,
             "goodput": paid.ratio,
             "note": self.run.note,
+            "export": self.run.export_uri,
+            "model_package": self.run.model_package_arn,
             "waiting": self.run.waiting.reason if self.run.waiting else None,
             "launches": [self._launch(x) for x in self.launches],
         }

@@ -119,7 +119,7 @@ def decide_export(
     spent = [failure, *(x.failure for x in series[:-1] if x.failure)]
     count = sum(f.failure_class not in WAITS for f in spent)
     if count >= most:
-        return _give_up(f"{count} tries of {most} are spent")
+        return _give_up(f"tries spent: {count} of {most}")
     ceiling = min(spec.retry.backoff_cap_seconds, spec.retry.backoff_seconds * 2.0 ** (count - 1))
     wait = int(draw() * (math.floor(ceiling) + 1))
     return _again(f"{failure.failure_class}: try {count + 1} of {most}", wait, spends=True)

@@ -46,8 +46,8 @@ def notice(
     """``launches``: those of training, oldest first, and the exports after them."""
     spend = spend_of(launches, prices_usd or {})
     last = launches[-1] if launches else None
-    number = "" if last is None else last.item
-    ident = f"{run.run_id}/{kind}/{number or 'start'}/{run.redrive_count}"
+    where = last.item if last else f"waited-{run.waited_seconds:.0f}"
+    ident = f"{run.run_id}/{kind}/{where}/{run.redrive_count}"
     page = runbook_url if failure is None else f"{runbook_url}#{failure.failure_class}"
     parts: list[list[str]] = [
         [f"Run {run.run_id} (team {run.team.name}): {text}"],
@@ -55,7 +55,7 @@ def notice(
         [f"What to do: {_advice(run, kind, failure)}", f"Runbook: {page}"],
         _results(run, launches),
         ["History:", *history(launches)] if launches else [],
-        [f"Spent: {spend}."],
+        [f"Spent: {spend}."] if launches else [],
         _links(run, last),
         [
             json.dumps(
@@ -131,6 +131,8 @@ def _advice(run: Run, kind: Kind, failure: Failure | None) -> str:
 
 
 def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
+    if not launches:
+        return []
     trained = [x for x in launches if not x.export]
     saved = max((x.committed_step or x.resume_step for x in trained), default=0)
     step = run.final_step or saved

@@ -90,7 +90,7 @@ def give_up_export(step: Step, run: Run, cause: str, services: Services) -> dict
         action=Action.DO_NOT_RETRY,
         cause=redact(cause),
         rule="export",
-        hint="training is done and is not repeated: mend the cause, then redrive the execution",
+        hint="mend the cause; training is done and is not repeated",
     )
     services.store.update(run, failure=failure)
     return step.to(State.GIVE_UP)

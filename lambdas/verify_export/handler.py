@@ -7,6 +7,7 @@ from everstep.contracts.payloads import FailedStep, State
 from everstep.contracts.records import Launch, Outcome, Run, export_item
 from everstep.policy.classify import Evidence, classify
 from everstep.policy.export import decide_export, failures_uri
+from everstep.policy.rule import from_user
 from lambdas.aws.ending import outcome_of
 from lambdas.aws.exports import after_export, give_up_export, plan_export, whole_export
 from lambdas.aws.jobs import NOT_CREATED
@@ -52,7 +53,8 @@ def _decide(
             else None,
             state_error=error.Error if error else "",
             state_cause=error.Cause if error else "",
-        )
+        ),
+        from_user(services.env.rules),
     )
     tries = services.store.exports(run.run_id)
     series = [x for x in tries if export.plan.first <= x.launch <= export.launch]

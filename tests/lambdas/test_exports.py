@@ -103,7 +103,7 @@ def test_giving_up_on_the_export_keeps_the_training_and_a_redrive_exports_only(
     assert (run.status, run.final_step) == (RunStatus.GAVE_UP, 100)
     message = world.messages()[-1]
     assert "export_failed: infrastructure: " in message
-    assert "3 tries of 3 are spent" in message
+    assert "tries spent: 3 of 3" in message
     assert "#export_failed" in message
     assert message.count("export of step-00000100.00001") == 3
 
@@ -167,7 +167,10 @@ def test_a_refused_request_is_judged_too(world: World) -> None:
     life = Life(world, finish=BOTH)
     launched(life)
     world.put_checkpoint(100, final=True)
-    limit = "The account-level service limit 'ml.m5.2xlarge for training job usage' is 0 Instances"
+    limit = (
+        "The account-level service limit 'ml.m5.2xlarge for training job usage' is 4 Instances, "
+        "with current utilization of 4 Instances and a request delta of 1 Instances."
+    )
     world.sagemaker.refusals = [refuse("ResourceLimitExceeded", limit)]
     end(world, 1, "Completed")
     assert life.wake() is State.EXPORT_MODEL

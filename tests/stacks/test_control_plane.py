@@ -80,6 +80,18 @@ def test_machines_are_named_after_teams_and_traced(prod: Synthesised) -> None:
     assert teams[0]["job_role_arn"] != teams[1]["job_role_arn"]
 
 
+def test_a_model_package_group_a_team_is_kept_and_known_to_its_machine(prod: Synthesised) -> None:
+    template = prod.templates["control-plane"]["Resources"].values()
+    groups = [r for r in template if r["Type"] == "AWS::SageMaker::ModelPackageGroup"]
+    wanted = ["everstep-prod-research", "everstep-prod-applied"]
+    assert [g["Properties"]["ModelPackageGroupName"] for g in groups] == wanted
+    assert {g["DeletionPolicy"] for g in groups} == {"Retain"}
+    machines = prod.resources("AWS::StepFunctions::StateMachine")
+    literals = [json.loads(flatten(m["DefinitionString"])) for m in machines]
+    teams = [d["States"]["ValidateSpec"]["Arguments"]["Payload"]["team"] for d in literals]
+    assert [team["model_package_group"] for team in teams] == wanted
+
+
 def test_table(prod: Synthesised) -> None:
     prod.template("control-plane").has_resource(
         "AWS::DynamoDB::Table",
