@@ -18,6 +18,8 @@ class ControlEnv(BaseModel):
     watchdog_period_seconds: int = Field(default=60, gt=0)
     heartbeat_seconds: int = Field(default=300, gt=0)
     """Heartbeat of a launch's task token: at least five watchdog periods."""
+    continue_after_turns: int = Field(default=150, gt=0)
+    """Launches and inspections of one execution before the run goes on as a new one."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)
     """On-demand USD per instance-hour by type, from config; a missing one is said, not guessed."""

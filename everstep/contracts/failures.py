@@ -16,12 +16,14 @@ class FailureClass(StrEnum):
 
     BAD_CONFIG = "bad_config"
     BAD_DATA = "bad_data"
+    BUDGET = "budget"
     CAPACITY = "capacity"
     COMMUNICATION_HANG = "communication_hang"
     DIVERGED = "diverged"
     EXPORT_FAILED = "export_failed"
     """Training is done and its checkpoint is there; what the spec asked for after it is not."""
     HANG = "hang"
+    IDLE = "idle"
     INCOMPLETE = "incomplete"
     INFRASTRUCTURE = "infrastructure"
     INTERRUPTED = "interrupted"
@@ -30,6 +32,7 @@ class FailureClass(StrEnum):
     OUT_OF_MEMORY_HOST = "out_of_memory_host"
     QUOTA = "quota"
     STORAGE_TRANSIENT = "storage_transient"
+    STRAGGLER = "straggler"
     THROTTLING = "throttling"
     UNKNOWN = "unknown"
     USER_CODE = "user_code"
@@ -63,10 +66,27 @@ class DecisionKind(StrEnum):
     GIVE_UP = "give_up"
 
 
+class Rung(StrEnum):
+    """The restart ladder, lowest first: which kind of restart leads to the next attempt."""
+
+    IN_JOB = "in_job"
+    """The trainer's launcher starts its workers again: seconds."""
+    SERVICE_REPAIR = "service_repair"
+    """SageMaker restarts the same job: RetryStrategy, spot."""
+    WARM_HOSTS = "warm_hosts"
+    """A new job on the hosts of the last one, kept as a warm pool: a minute or two."""
+    NEW_HOSTS = "new_hosts"
+    """A new job, the pool ended first."""
+    ELSEWHERE = "elsewhere"
+    """The spec's next target."""
+
+
 class StopReason(StrEnum):
     """Why *Everstep* stopped a job. SageMaker has no such field, so we record our own."""
 
     HANG = "hang"
+    IDLE = "idle"
+    STRAGGLER = "straggler"
     START_TIMEOUT = "start_timeout"
     EXECUTION_STOPPED = "execution_stopped"
     ORPHAN = "orphan"
@@ -143,3 +163,7 @@ class Decision(BaseModel):
     target: int = 0
     """Index into ``spec.compute`` for the next attempt."""
     spends_attempt: bool = True
+    rung: Rung | None = None
+    """How the next attempt is restarted. None where there is none, or it is not a restart."""
+    gives_up_as: FailureClass | None = None
+    """The class that the run ends with, where it is not the last failure's own."""

@@ -29,6 +29,7 @@ class State(StrEnum):
     REGISTER_MODEL = "RegisterModel"
     FINISH = "Finish"
     GIVE_UP = "GiveUp"
+    CONTINUE_AS_NEW = "ContinueAsNew"
     # States without a handler.
     NEXT = "Next"
     BACKOFF = "Backoff"
@@ -86,6 +87,8 @@ class Step(BaseModel):
     """The newest export job planned, once training is done."""
     heartbeat_seconds: int = 300
     wait_seconds: int = 0
+    rounds: int = 0
+    """Times that Classify sent this launch back to InspectAttempt: each wait is longer."""
     hold_seconds: int = 0
     """For WaitForRoom: the least wait."""
     next: State | None = None
@@ -130,6 +133,12 @@ class FailedStep(Step):
     VerifyExport gets it after ExportModel."""
 
     error: StateError | None = None
+
+
+class ContinueStep(Step):
+    """ContinueAsNew starts the next execution with what this one was started with."""
+
+    execution_input: Any = None
 
 
 class GiveUpStep(Step):

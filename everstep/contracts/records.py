@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from everstep.contracts.failures import Decision, Failure, StopReason
+from everstep.contracts.failures import Decision, Failure, Rung, StopReason
 from everstep.contracts.payloads import Team
 from everstep.contracts.progress import Phase
 from everstep.contracts.run_spec import RunSpec
@@ -90,6 +90,9 @@ class Run(BaseModel):
     """The execution's redrives that GiveUp has already acted on."""
     attempts_reset_at_launch: int = 0
     """Launches up to this one no longer count against the retry limits: a person redrove."""
+    successor: str | None = None
+    """The execution that goes on with this run, from before it is started: see ContinueAsNew."""
+    budget_warned: bool | None = None
     waiting: Waiting | None = None
     waited_seconds: float = 0.0
     dataset_vocab_size: int | None = None
@@ -144,6 +147,18 @@ class Launch(BaseModel):
     resume_checkpoint: str | None = None
     resume_step: int = 0
     planned_epoch: float
+    rung: Rung | None = None
+    """The restart that this launch is. None for the first."""
+    max_runtime_seconds: int | None = None
+    """Shorter than the spec's where the budget leaves less: then ``budget_bound``."""
+    budget_bound: bool = False
+    spent_gpu_hours: float = 0.0
+    spent_usd: float | None = None
+    """By the run before this launch, so that the watchdog need not read the history."""
+    straggler_stops: int = 0
+    """How often this run was restarted for a slow rank already."""
+    inspections: int = 0
+    """Times InspectAttempt waited again, in this execution: see ``policy.turns``."""
     task_token: str | None = None
     created: bool = False
     """CreateTrainingJob was accepted (by whichever invocation)."""
@@ -152,6 +167,21 @@ class Launch(BaseModel):
     last_step: int | None = None
     first_step_epoch: float | None = None
     progress_epoch: float | None = None
+    started_epoch: float | None = None
+    """TrainingStartTime: SageMaker bills from here."""
+    training_epoch: float | None = None
+    """The container was started (first time)."""
+    loaded_epoch: float | None = None
+    """The trainer said that it had resumed, or began its first step (first time)."""
+    settled_epoch: float | None = None
+    """The outcome was written down."""
+    service_restarts: int = 0
+    step_times: list[float] = Field(default_factory=list)
+    """Seconds of the newest steps."""
+    slow_rank: int | None = None
+    slow_ratio: float | None = None
+    slow_reports: int = 0
+    slow_epoch: float | None = None
     stop_reason: StopReason | None = None
     stop_detail: str | None = None
     outcome: Outcome | None = None

@@ -5,12 +5,19 @@ import re
 from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import RUN_ID_PATTERN
 
-_CONTINUATION = re.compile(r"-c\d{2}$")
+_CONTINUATION = re.compile(r"-c(\d{2,3})$")
 
 
 def run_id_of(execution_name: str) -> str:
     """``run-c02`` is the second execution of ``run``."""
     return _CONTINUATION.sub("", execution_name)
+
+
+def next_execution_name(execution_name: str) -> str:
+    """``run`` → ``run-c01`` → ``run-c02``: at most 45 characters of Step Functions' 80."""
+    match = _CONTINUATION.search(execution_name)
+    number = int(match[1]) + 1 if match else 1
+    return f"{run_id_of(execution_name)}-c{number:02d}"
 
 
 def problem_of_run_id(execution_name: str) -> list[Problem]:

@@ -5,7 +5,14 @@ import warnings
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 from everstep.contracts.models import ModelConfig
 
@@ -100,6 +107,10 @@ class Retry(Section):
     backoff_cap_seconds: float = Field(default=1800, ge=0)
     wait_deadline_hours: float = Field(default=168, gt=0)
     """Longest total wait for quota or capacity before giving up."""
+    service_restarts: int = Field(default=1, ge=0, le=30)
+    """SageMaker's RetryStrategy: restarts of one job on repaired hosts after an internal error."""
+    straggler_restarts: int = Field(default=1, ge=0, le=20)
+    """Moves away from a slow host, over the whole run; after these it is only reported."""
 
 
 class Stop(Section):
@@ -112,24 +123,43 @@ class Budget(Section):
     max_usd: float | None = Field(default=None, gt=0)
     max_gpu_hours: float | None = Field(default=None, gt=0)
     """Counted in instance-hours × GPUs (instance-hours on CPU types)."""
+    deadline: AwareDatetime | None = None
+    """No job runs after this time: ISO 8601 with a time zone, ``2027-01-31T18:00:00Z``."""
+    warn_at: float = Field(default=0.8, gt=0, le=1)
+    """One message when this share of any limit is used."""
 
 
 class Notify(Section):
-    on: list[Literal["done", "give_up", "retry", "wait"]] = ["done", "give_up"]
+    on: list[Literal["done", "give_up", "retry", "wait", "budget"]] = ["done", "give_up", "budget"]
 
 
 class Watch(Section):
-    """Seconds a job may spend in each phase before it counts as hung."""
+    """Seconds a job may spend in each phase before it counts as hung; and what else is ill."""
 
     pending: int = Field(default=2_419_200, ge=1)
     starting: int = Field(default=3600, ge=1)
     downloading: int = Field(default=7200, ge=1)
     warmup: int = Field(default=3600, ge=1)
-    step: int = Field(default=900, ge=1)
+    step: int | None = Field(default=None, ge=1)
+    """Null: ``step_factor`` × the median of the run's own recent steps, between the floor and the
+    ceiling; the ceiling until a step's time is known."""
+    step_factor: float = Field(default=20, ge=2)
+    step_floor: int = Field(default=600, ge=1)
+    step_ceiling: int = Field(default=3600, ge=1)
     validation: int = Field(default=3600, ge=1)
     save: int = Field(default=3600, ge=1)
     uploading: int = Field(default=7200, ge=1)
     stopping: int = Field(default=1800, ge=1)
+    silence: int | None = Field(default=None, ge=1)
+    """A running container whose hosts all log nothing for so long is hung. Null: not asked."""
+    idle: int | None = Field(default=1800, ge=60)
+    """GPUs that are idle for so long while the trainer says that it steps. Null: not asked."""
+    idle_percent: float = Field(default=5, ge=0, le=100)
+    """Idle: the sum of a host's GPU utilisation stays below this."""
+    straggler_ratio: float = Field(default=1.5, gt=1)
+    """A rank whose step takes this many times the median …"""
+    straggler_reports: int = Field(default=5, ge=1)
+    """… in so many reports in a row is a straggler."""
 
 
 # ABCMeta.register, which nobody calls on a spec.

@@ -1,12 +1,13 @@
-"""What a run has cost so far, from what its jobs were billed."""
+"""What a run has cost so far, what its budget leaves, and when that is said or ends it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.records import Launch
-from everstep.contracts.run_spec import Budget
+from everstep.contracts.run_spec import Budget, Target
 
 
 class Spend(BaseModel):
@@ -18,30 +19,91 @@ class Spend(BaseModel):
     usd: float | None = None
     """None where config has no price for a type that was used: unknown is not zero."""
 
-    def over(self, budget: Budget) -> str | None:
-        """Which limit is reached, in words."""
-        if budget.max_gpu_hours is not None and self.gpu_hours >= budget.max_gpu_hours:
-            return f"{self.gpu_hours:.1f} GPU hours of {budget.max_gpu_hours:g} are spent"
-        if budget.max_usd is not None and self.usd is not None and self.usd >= budget.max_usd:
-            return f"{self.usd:.2f} USD of {budget.max_usd:g} are spent"
-        return None
+    def plus(self, other: "Spend") -> "Spend":
+        known = self.usd is not None and other.usd is not None
+        return Spend(
+            gpu_hours=self.gpu_hours + other.gpu_hours,
+            usd=(self.usd or 0.0) + (other.usd or 0.0) if known else None,
+        )
 
     def __str__(self) -> str:
         money = "price unknown" if self.usd is None else f"about {self.usd:.2f} USD on demand"
         return f"{self.gpu_hours:.2f} GPU hours, {money}"
 
 
+class Used(NamedTuple):
+    """One limit of a budget: the share of it that is used, in words too."""
+
+    share: float
+    words: str
+
+
 def spend_of(launches: Iterable[Launch], prices_usd: Mapping[str, float]) -> Spend:
     """Sum over jobs that have ended. Billable seconds are SageMaker's own figure."""
-    gpu_hours, usd, known = 0.0, 0.0, True
+    total = Spend(usd=0.0)
     for launch in launches:
         seconds = launch.outcome.billable_seconds if launch.outcome else 0
-        if not seconds:
-            continue
-        instance_hours = seconds / 3600 * launch.nodes
-        kind = INSTANCE_TYPES.get(launch.instance_type)
-        gpu_hours += instance_hours * (kind.processes if kind else 1)
-        price = prices_usd.get(launch.instance_type)
-        known = known and price is not None
-        usd += instance_hours * (price or 0.0)
-    return Spend(gpu_hours=gpu_hours, usd=usd if known else None)
+        if seconds:
+            total = total.plus(cost(launch.instance_type, launch.nodes, seconds, prices_usd))
+    return total
+
+
+def spend_now(launch: Launch, prices_usd: Mapping[str, float], now: float) -> Spend:
+    """What the run has spent while this launch runs: what came before, and its own time so far."""
+    before = Spend(gpu_hours=launch.spent_gpu_hours, usd=launch.spent_usd)
+    if launch.started_epoch is None:
+        return before
+    seconds = max(0.0, now - launch.started_epoch)
+    return before.plus(cost(launch.instance_type, launch.nodes, seconds, prices_usd))
+
+
+def cost(instance_type: str, nodes: int, seconds: float, prices_usd: Mapping[str, float]) -> Spend:
+    hours = seconds / 3600 * nodes
+    kind = INSTANCE_TYPES.get(instance_type)
+    price = prices_usd.get(instance_type)
+    return Spend(
+        gpu_hours=hours * (kind.processes if kind else 1),
+        usd=None if price is None else hours * price,
+    )
+
+
+def used(budget: Budget, spend: Spend, now: float, created: float) -> Iterator[Used]:
+    """Each limit that the budget has and that can be told."""
+    if budget.max_gpu_hours is not None:
+        share = spend.gpu_hours / budget.max_gpu_hours
+        yield Used(share, f"{spend.gpu_hours:.1f} GPU hours of {budget.max_gpu_hours:g} are spent")
+    if budget.max_usd is not None and spend.usd is not None:
+        yield Used(
+            spend.usd / budget.max_usd, f"{spend.usd:.2f} USD of {budget.max_usd:g} are spent"
+        )
+    if budget.deadline is not None:
+        whole, gone = budget.deadline.timestamp() - created, now - created
+        share = gone / whole if whole > 0 else 1.0
+        words = "has passed" if share >= 1 else f"is {(whole - gone) / 3600:.1f} h away"
+        yield Used(share, f"the deadline {budget.deadline.isoformat()} {words}")
+
+
+def over(budget: Budget, spend: Spend, now: float, created: float) -> str | None:
+    """Which limit is reached, in words."""
+    return next((u.words for u in used(budget, spend, now, created) if u.share >= 1), None)
+
+
+def warning(budget: Budget, spend: Spend, now: float, created: float) -> str | None:
+    """Which limit is nearly reached, in words."""
+    most = max(used(budget, spend, now, created), default=None)
+    return most.words if most is not None and most.share >= budget.warn_at else None
+
+
+def seconds_left(
+    budget: Budget, spend: Spend, target: Target, prices_usd: Mapping[str, float], now: float
+) -> float | None:
+    """How long one job on this target may run; None where no limit applies."""
+    hour = cost(target.instance_type, target.nodes, 3600, prices_usd)
+    left = []
+    if budget.max_gpu_hours is not None:
+        left.append((budget.max_gpu_hours - spend.gpu_hours) / hour.gpu_hours * 3600)
+    if budget.max_usd is not None and spend.usd is not None and hour.usd:
+        left.append((budget.max_usd - spend.usd) / hour.usd * 3600)
+    if budget.deadline is not None:
+        left.append(budget.deadline.timestamp() - now)
+    return min(left, default=None)

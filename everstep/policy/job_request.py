@@ -4,12 +4,13 @@ from typing import Any
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
+from everstep.contracts.failures import Rung
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.payloads import Team
 from everstep.contracts.progress import metric_definitions
 from everstep.contracts.records import Launch, Run
-from everstep.contracts.run_spec import Target
+from everstep.contracts.run_spec import RunSpec, Target
 
 DEADLINE_MARGIN_SECONDS = 600
 """The trainer ends this long before the service would end it, or a tenth of a short run time."""
@@ -24,11 +25,15 @@ def output_uri(run: Run) -> str:
     return f"{run.team.output_uri}/{run.run_id}"
 
 
+def runtime_seconds(spec: RunSpec) -> int:
+    return max(1, int(spec.stop.max_runtime_hours * 3600))
+
+
 def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     """Botocore's shape, ready to send."""
     spec, team = run.spec, run.team
     target = spec.target(launch.target)
-    runtime = max(1, int(spec.stop.max_runtime_hours * 3600))
+    runtime = launch.max_runtime_seconds or runtime_seconds(spec)
     trainer = TrainerEnv(
         run_id=run.run_id,
         launch=launch.launch,
@@ -73,7 +78,10 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         request["EnableManagedSpotTraining"] = True
         wait = runtime + int(min(spec.retry.wait_deadline_hours * 3600, 2_419_200))
         request["StoppingCondition"]["MaxWaitTimeInSeconds"] = wait
-    if INSTANCE_TYPES[target.instance_type].gpus:
+    if spec.retry.service_restarts:
+        # Run time and wait are then limits over all restarts of the job together.
+        request["RetryStrategy"] = {"MaximumRetryAttempts": spec.retry.service_restarts}
+    if INSTANCE_TYPES[target.instance_type].gpus and launch.rung is not Rung.WARM_HOSTS:
         request["InfraCheckConfig"] = {"EnableInfraCheck": True}
     return request
 

@@ -7,10 +7,18 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass
+from everstep.contracts.failures import (
+    Action,
+    Decision,
+    DecisionKind,
+    Failure,
+    FailureClass,
+    Rung,
+)
 from everstep.contracts.records import Launch
 from everstep.contracts.run_spec import RunSpec
-from everstep.policy.cost import Spend
+from everstep.policy.cost import Spend, over
+from everstep.policy.ladder import Choice, choose
 
 F, K = FailureClass, DecisionKind
 
@@ -19,14 +27,12 @@ class Row(NamedTuple):
     """What a class gets.
 
     ``patience`` multiplies ``retry.no_progress_limit``: faults of hosts may come in a row by
-    chance, faults of the program may not. ``elsewhere_after`` failures of the class in a row move
-    the run on to the next target, where the spec names more than one.
+    chance, faults of the program may not. How it is tried again is the ladder's: ``RUNGS``.
     """
 
     kind: DecisionKind
     spends_attempt: bool = True
     patience: int = 1
-    elsewhere_after: int | None = None
     backoff: bool = True
     poison: bool = False
     """The same cause twice running, without progress, ends the run whatever the limits say."""
@@ -35,19 +41,22 @@ class Row(NamedTuple):
 TABLE: dict[FailureClass, Row] = {
     F.BAD_CONFIG: Row(K.GIVE_UP),
     F.BAD_DATA: Row(K.GIVE_UP),
-    F.CAPACITY: Row(K.RETRY, spends_attempt=False, elsewhere_after=1),
-    F.COMMUNICATION_HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
+    F.BUDGET: Row(K.GIVE_UP),
+    F.CAPACITY: Row(K.RETRY, spends_attempt=False),
+    F.COMMUNICATION_HANG: Row(K.RETRY, patience=3),
     F.DIVERGED: Row(K.GIVE_UP),
     F.EXPORT_FAILED: Row(K.GIVE_UP),
-    F.HANG: Row(K.RETRY, patience=3, elsewhere_after=3),
+    F.HANG: Row(K.RETRY, patience=3),
+    F.IDLE: Row(K.RETRY),
     F.INCOMPLETE: Row(K.RETRY, poison=True),
-    F.INFRASTRUCTURE: Row(K.RETRY, patience=3, elsewhere_after=3),
-    F.INTERRUPTED: Row(K.RETRY, patience=5, elsewhere_after=3),
+    F.INFRASTRUCTURE: Row(K.RETRY, patience=3),
+    F.INTERRUPTED: Row(K.RETRY, patience=5),
     F.MAX_RUNTIME: Row(K.CONTINUE, spends_attempt=False, backoff=False),
     F.OUT_OF_MEMORY_GPU: Row(K.GIVE_UP),
     F.OUT_OF_MEMORY_HOST: Row(K.GIVE_UP),
     F.QUOTA: Row(K.WAIT, spends_attempt=False),
     F.STORAGE_TRANSIENT: Row(K.RETRY, patience=3),
+    F.STRAGGLER: Row(K.RETRY, backoff=False),
     F.THROTTLING: Row(K.RETRY, spends_attempt=False),
     F.UNKNOWN: Row(K.RETRY, poison=True),
     F.USER_CODE: Row(K.RETRY, poison=True),
@@ -55,6 +64,9 @@ TABLE: dict[FailureClass, Row] = {
 }
 
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+RETURN_AFTER_SECONDS = 6 * 3600
+"""An attempt elsewhere that ran so long gives way to the first choice, when it ends."""
 
 WITHOUT_ATTEMPT = frozenset(c for c, row in TABLE.items() if not row.spends_attempt)
 
@@ -67,6 +79,9 @@ class History(BaseModel):
     waited_seconds: float = 0.0
     """In WaitForRoom. What Backoff waited is in the launches' decisions."""
     spend: Spend = Spend()
+    now: float = 0.0
+    created_epoch: float = 0.0
+    """When the run was accepted: a deadline's share counts from here."""
 
 
 def made_progress(launch: Launch) -> bool:
@@ -112,9 +127,12 @@ def decide(
     last = launches[-1]
     if row.kind is K.GIVE_UP or failure.action is Action.DO_NOT_RETRY:
         return _give_up(f"{failure.failure_class} is not cured by another attempt")
-    over = history.spend.over(spec.budget)
-    if over:
-        return _give_up(over)
+    end = over(spec.budget, history.spend, history.now, history.created_epoch)
+    if end:
+        return _give_up(end, F.BUDGET)
+    if failure.failure_class is F.MAX_RUNTIME and last.budget_bound:
+        whole = f"{last.max_runtime_seconds} s, which were all that the budget left"
+        return _give_up(f"the job ran for {whole}", F.BUDGET)
     if row.poison and _poisoned(launches):
         return _give_up("the same cause twice running, and nothing committed in between")
     spent = len(_that_cost(launches))
@@ -132,27 +150,32 @@ def decide(
         return _give_up(f"waited {spec.retry.wait_deadline_hours:g} h for {failure.failure_class}")
 
     repeats = same_class_in_a_row(launches)
-    elsewhere = bool(
-        row.elsewhere_after and repeats % row.elsewhere_after == 0 and len(spec.compute) > 1
-    )
-    kind = K.RETRY_ELSEWHERE if elsewhere else row.kind
     wait = _backoff(spec, row, repeats, made_progress(last), draw)
     if waits:
         # Never nothing: what spends neither attempts nor time would go on for ever.
         wait = max(1, min(wait, math.ceil(left)))
+    alike = _that_cost(launches) if row.spends_attempt else launches
+    choice = choose(spec, failure.failure_class, alike, made_progress(last), wait)
+    if choice is not None and _first_choice_again(last, row):
+        choice = Choice(Rung.ELSEWHERE, 0)
+    elsewhere = choice is not None and choice.rung is Rung.ELSEWHERE
     return Decision(
-        kind=kind,
+        kind=K.RETRY_ELSEWHERE if elsewhere and row.kind is K.RETRY else row.kind,
         reason=f"{failure.failure_class}: "
         + ("resume from the last checkpoint" if made_progress(last) else "try again"),
         wait_seconds=wait,
-        target=(last.target + 1) % len(spec.compute) if elsewhere else _target(last, row),
+        target=last.target if choice is None else choice.target,
         spends_attempt=row.spends_attempt,
+        rung=None if choice is None else choice.rung,
     )
 
 
-def _target(last: Launch, row: Row) -> int:
-    """After a success elsewhere the first choice gets its turn again; otherwise stay."""
-    return 0 if row.kind is K.CONTINUE else last.target
+def _first_choice_again(last: Launch, row: Row) -> bool:
+    """After an attempt elsewhere that got on for hours: what drove the run away may be over."""
+    ended = last.outcome.ended_epoch if last.outcome else None
+    began = last.training_epoch or last.planned_epoch
+    long = ended is not None and ended - began >= RETURN_AFTER_SECONDS
+    return last.target != 0 and made_progress(last) and (long or row.kind is K.CONTINUE)
 
 
 def _that_cost(launches: Sequence[Launch]) -> list[Launch]:
@@ -190,5 +213,5 @@ def _backoff(
     return int(draw() * (math.floor(ceiling) + 1))
 
 
-def _give_up(reason: str) -> Decision:
-    return Decision(kind=K.GIVE_UP, reason=reason, spends_attempt=True)
+def _give_up(reason: str, as_class: FailureClass | None = None) -> Decision:
+    return Decision(kind=K.GIVE_UP, reason=reason, spends_attempt=True, gives_up_as=as_class)

@@ -180,6 +180,7 @@ def test_any_class_a_trainer_may_name_has_an_action_that_fits_it(name: FailureCl
     hopeless = {
         F.BAD_CONFIG,
         F.BAD_DATA,
+        F.BUDGET,
         F.DIVERGED,
         F.EXPORT_FAILED,
         F.OUT_OF_MEMORY_GPU,

@@ -7,7 +7,17 @@ import pytest
 from everstep.contracts.failures import StopReason
 from everstep.contracts.progress import Phase, format_line
 from everstep.contracts.run_spec import Watch
-from everstep.policy.watchdog import Line, Seen, judge, observe
+from everstep.policy.watchdog import (
+    Line,
+    Seen,
+    idles,
+    judge,
+    observe,
+    quiet_since,
+    silent,
+    step_budget,
+    straggles,
+)
 
 WATCH = Watch(
     pending=10,
@@ -59,7 +69,7 @@ def test_each_phase_has_its_budget(seen: Seen, budget: int, reason: StopReason) 
 
 
 def test_every_phase_of_the_words_has_a_budget() -> None:
-    assert set(Watch.model_fields) == {p.value for p in Phase}
+    assert {p.value for p in Phase} <= set(Watch.model_fields)
 
 
 def test_the_words_for_a_person_name_phase_step_and_budget() -> None:
@@ -198,3 +208,116 @@ def test_starting_over_several_statuses_is_one_budget() -> None:
     for at, name in ((5, "LaunchingMLInstances"), (15, "PreparingTrainingStack")):
         seen = observe(seen, name, T + at, [])
     assert stop_at(seen, 21) is StopReason.START_TIMEOUT
+
+
+# --- budgets from the run's own steps, silence, stragglers, idle GPUs --------------------------
+
+
+OWN = Watch(step_factor=10, step_floor=100, step_ceiling=1000)
+
+
+def steps_of(*seconds: float) -> Seen:
+    return training(*(line(i, step=i, step_seconds=s) for i, s in enumerate(seconds)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "budget"),
+    [((), 1000), ((1, 2, 3), 100), ((20, 30, 400), 300), ((500,), 1000)],
+)
+def test_a_steps_budget_is_a_multiple_of_the_median_between_floor_and_ceiling(
+    seconds: tuple[float, ...], budget: int
+) -> None:
+    assert step_budget(OWN, steps_of(*seconds).step_times) == budget
+
+
+def test_an_explicit_step_budget_wins() -> None:
+    assert step_budget(OWN.model_copy(update={"step": 7}), [100.0]) == 7
+
+
+def test_only_the_newest_steps_count_and_bad_figures_do_not() -> None:
+    seen = steps_of(*([9.0] * 30), *([1.0] * 30))
+    assert seen.step_times == [1.0] * 21
+    bad = training(line(0, step=1, step_seconds="x"), line(1, step=2, step_seconds=-1))
+    assert bad.step_times == []
+
+
+def test_the_words_say_where_a_budget_of_our_own_comes_from() -> None:
+    verdict = judge(OWN, "InProgress", steps_of(20, 30, 40), T + 2 + 301)
+    assert verdict.stop is StopReason.HANG
+    assert "10 × the median of 30 s a step" in str(verdict.detail)
+
+
+def test_a_restart_that_no_one_saw_has_the_whole_start_up_budget_again() -> None:
+    seen = observe(Seen(), "Starting", T, [])
+    same = observe(seen, "Starting", T + 19, [])
+    assert stop_at(same, 21) is StopReason.START_TIMEOUT
+    again = observe(seen, "Starting", T + 19, [], restarts=1)
+    assert stop_at(again, 21) is None
+    assert stop_at(again, 40) is StopReason.START_TIMEOUT
+    assert again.service_restarts == 1
+
+
+def report(at: float, rank: int = 3, ratio: float = 2.0) -> Line:
+    return line(at, "straggler", rank=rank, ratio=ratio)
+
+
+FIVE = [report(t) for t in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (FIVE, True),
+        (FIVE[:4], False),
+        ([*FIVE[:4], report(5, rank=4)], False),
+        ([*FIVE[:4], report(5, ratio=1.2)], False),
+        ([*FIVE[:2], report(3, ratio=1.0), *FIVE[3:]], False),
+        ([*FIVE[:4], FIVE[3]], False),
+        ([report(t * 2000) for t in range(5)], False),
+        ([line(t, "straggler", rank="3", ratio=2) for t in range(9)], False),
+    ],
+)
+def test_a_straggler_is_one_rank_past_the_threshold_in_reports_in_a_row(
+    lines: list[Line], found: bool
+) -> None:
+    verdict = straggles(Watch(), training(*lines))
+    assert (verdict is not None) is found
+    if verdict is not None:
+        assert verdict.stop is StopReason.STRAGGLER
+        assert "rank 3 took 2.00 × the median step in 5 reports" in str(verdict.detail)
+
+
+def test_a_report_that_is_read_twice_counts_once() -> None:
+    seen = training(*FIVE[:3])
+    assert training(*FIVE[:3], seen=seen).slow_reports == 3
+
+
+@pytest.mark.parametrize(
+    ("busy", "after", "found"),
+    [
+        (0.0, 1800, True),
+        (5.0, 1800, True),
+        (5.1, 1800, False),
+        (None, 1800, False),
+        (0.0, 60, False),
+    ],
+)
+def test_idle_gpus_are_those_of_a_trainer_that_says_it_steps(
+    busy: float | None, after: float, found: bool
+) -> None:
+    seen = training(line(0, step=1), line(after - 1, step=2))
+    verdict = idles(Watch(), seen, busy, T + after)
+    assert (verdict is not None) is found
+    saving = training(line(0, step=1), phase(after - 1, "save"))
+    assert idles(Watch(), saving, busy, T + after) is None
+    assert idles(Watch(idle=None), seen, busy, T + after) is None
+
+
+def test_silence_is_asked_for_only_where_the_spec_says_and_a_container_runs() -> None:
+    watch = Watch(silence=100)
+    assert quiet_since(watch, training(), T + 101) == T + 1
+    assert quiet_since(watch, training(), T + 99) is None
+    assert quiet_since(watch, training(line(50, step=1)), T + 101) is None
+    assert quiet_since(watch, observe(Seen(), "Starting", T, []), T + 10**6) is None
+    assert quiet_since(Watch(), training(), T + 10**6) is None
+    assert "no host logged a line for 100 s" in str(silent(watch, training()).detail)
