@@ -81,6 +81,8 @@ class Config(_Section):
     )
     file_system: FileSystem | None = None
     watchdog: Watchdog = Watchdog()
+    continue_after_turns: int = Field(default=150, ge=2, le=400)
+    """Launches and inspections of one execution before its run goes on as a new execution."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     rules: list[UserRule] = Field(default_factory=list)

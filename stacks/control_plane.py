@@ -139,6 +139,8 @@ class ControlPlaneStack(Stack):
                 self, name, pattern=pattern, alias=self.handlers.alias(handler), key=self.key
             )
             dead_queues[name] = queued.dead
+            CfnOutput(self, names.OUTPUT_DEAD_LETTERS + name, value=queued.dead.queue_arn)
+            CfnOutput(self, names.OUTPUT_QUEUE + name, value=queued.queue.queue_arn)
         ControlAlarms(
             self,
             "Alarms",

@@ -63,6 +63,7 @@ def _input_with(text: str) -> str:
 
 WITH_TOKEN = _input_with('{"task_token": $states.context.Task.Token}')
 WITH_ERROR = _input_with('{"error": $states.errorOutput}')
+WITH_START = _input_with('{"execution_input": $states.context.Execution.Input}')
 AFTER_THE_WAIT = _input_with(
     f'{{"next": $states.input.after ? $states.input.after : "{State.CHECK_QUOTA}"}}'
 )
@@ -150,6 +151,7 @@ def definition(
         State.FINISH: task(State.FINISH, INPUT),
         # Raises the failure class, which fails the execution in a Task: so Redrive goes on.
         State.GIVE_UP: task(State.GIVE_UP, WITH_REDRIVES),
+        State.CONTINUE_AS_NEW: task(State.CONTINUE_AS_NEW, WITH_START),
         State.REFUSE_SPEC: {
             "Type": "Fail",
             "Error": "InvalidSpec",

@@ -27,6 +27,7 @@ PUT = _use("table", "dynamodb", "PutItem")
 QUERY = _use("table", "dynamodb", "Query")
 QUERY_ACTIVE = _use("active_index", "dynamodb", "Query")
 
+METRICS = _use("metrics", "cloudwatch", "GetMetricData")
 QUOTAS = _use("quotas", "servicequotas", "ListServiceQuotas", "ListAWSDefaultServiceQuotas")
 SEARCH = _use("search", "sagemaker", "Search")
 DESCRIBE = _use("jobs", "sagemaker", "DescribeTrainingJob")
@@ -35,6 +36,7 @@ UPDATE = _use("jobs", "sagemaker", "UpdateTrainingJob")
 CREATE = _use("jobs", "sagemaker", "CreateTrainingJob", "AddTags", "ListTags")
 PASS_JOB_ROLE = _use("job_roles", "iam", "PassRole")
 
+START = _use("machines", "states", "StartExecution")
 FINISH_TOKEN = _use("machines", "states", "SendTaskSuccess", "SendTaskFailure")
 HEARTBEAT = _use("machines", "states", "SendTaskHeartbeat")
 DESCRIBE_EXECUTION = _use("executions", "states", "DescribeExecution")
@@ -62,11 +64,11 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     ),
     "check_quota": (READ_WRITE, QUOTAS, SEARCH),
     "wait_for_room": (READ_WRITE, TELL),
-    "plan_attempt": (READ_WRITE, PUT, QUOTAS, SEARCH, *_read("checkpoint")),
+    "plan_attempt": (READ_WRITE, PUT, QUERY, QUOTAS, SEARCH, *_read("checkpoint")),
     "launch_attempt": (READ_WRITE, CREATE, PASS_JOB_ROLE, DESCRIBE, FINISH_TOKEN),
-    "inspect_attempt": (READ_WRITE, DESCRIBE, STOP, FINISH_TOKEN, PROGRESS),
+    "inspect_attempt": (READ_WRITE, DESCRIBE, STOP, FINISH_TOKEN, PROGRESS, TELL),
     "classify": (READ_WRITE, DESCRIBE, TAIL, *_read("output"), *_read("checkpoint")),
-    "decide": (READ_WRITE, QUERY, TELL),
+    "decide": (READ_WRITE, QUERY, UPDATE, TELL),
     "verify_outcome": (READ_WRITE, PUT, QUERY, *_read("checkpoint"), *_read("output")),
     "export_model": (READ_WRITE, CREATE, PASS_JOB_ROLE, DESCRIBE, FINISH_TOKEN),
     "verify_export": (READ_WRITE, PUT, QUERY, DESCRIBE, TAIL, TELL, *_read("output")),
@@ -74,6 +76,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "register_model": (READ_WRITE, DESCRIBE, MODELS, *_read("output")),
     "finish": (READ_WRITE, QUERY, UPDATE, TELL),
     "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
+    "continue_as_new": (READ_WRITE, QUERY, START),
     "on_job_event": (READ_WRITE, DESCRIBE, FINISH_TOKEN),
     "on_execution_event": (READ_WRITE, QUERY, DESCRIBE_EXECUTION, STOP, TELL),
     "watchdog": (
@@ -85,8 +88,10 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         FINISH_TOKEN,
         HEARTBEAT,
         DESCRIBE_EXECUTION,
+        METRICS,
         QUOTAS,
         SEARCH,
+        TELL,
     ),
 }
 

@@ -48,6 +48,7 @@ class Handlers(Construct):
             topic_arn=topic.topic_arn,
             watchdog_period_seconds=config.watchdog.period_seconds,
             heartbeat_seconds=config.watchdog.heartbeat_seconds,
+            continue_after_turns=config.continue_after_turns,
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,
             rules=config.rules,
@@ -116,6 +117,7 @@ class Handlers(Construct):
         arns = {
             "quotas": ["*"],
             "search": ["*"],
+            "metrics": ["*"],
             "table": [table.table.table_arn],
             "active_index": [table.active_index_arn],
             "topic": [topic.topic_arn],

@@ -44,6 +44,7 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "servicequotas:ListServiceQuotas",
         "servicequotas:ListAWSDefaultServiceQuotas",
     ),
+    _w(r"\*", "GetMetricData takes no resource", "cloudwatch:GetMetricData"),
     _w(r"\*", "SageMaker Search takes no resource", "sagemaker:Search"),
     _w(r"\*", "a login to the registry takes no resource", "ecr:GetAuthorizationToken"),
     _w(

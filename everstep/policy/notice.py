@@ -11,7 +11,7 @@ from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
 from everstep.policy.job_request import checkpoint_uri
 
-Kind = Literal["done", "give_up", "retry", "wait"]
+Kind = Literal["done", "give_up", "retry", "wait", "budget"]
 
 SUBJECT_LENGTH = 99
 """SNS: printable ASCII on one line, less than 100 characters."""
@@ -19,7 +19,19 @@ HISTORY_LINES = 40
 """A message holds 256 KiB, the cause of an execution 32."""
 CAUSE_LENGTH = 2000
 
-_SAYS = {"done": "done", "give_up": "gave up", "retry": "goes on", "wait": "waits"}
+_SAYS: dict[Kind, str] = {
+    "done": "done",
+    "give_up": "gave up",
+    "retry": "goes on",
+    "wait": "waits",
+    "budget": "nears its budget",
+}
+    "done": "done",
+    "give_up": "gave up",
+    "retry": "goes on",
+    "wait": "waits",
+    "budget": "nears its budget",
+}
 _CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
 
 
@@ -124,6 +136,8 @@ def _advice(run: Run, kind: Kind, failure: Failure | None) -> str:
         return f"nothing, it goes on when there is room; it gives up after {hours} h of waiting."
     if kind == "done":
         return "nothing."
+    if kind == "budget":
+        return "nothing, or start it anew with a larger budget once it has ended."
     if failure is not None and failure.failure_class is FailureClass.USER_STOP:
         return "nothing; press Redrive on the execution to go on."
     hint = (failure.hint if failure else "") or "see the runbook"

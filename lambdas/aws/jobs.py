@@ -1,5 +1,6 @@
 """SageMaker training jobs: make, look, stop, and settle what has ended."""
 
+from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -38,8 +39,10 @@ class LaunchRefused(Exception):
 
 
 class Jobs:
-    def __init__(self, client: Any, store: Store, machine: Machine) -> None:
-        self._client, self._store, self._machine = client, store, machine
+    def __init__(
+        self, client: Any, store: Store, machine: Machine, clock: Callable[[], float]
+    ) -> None:
+        self._client, self._store, self._machine, self._clock = client, store, machine, clock
 
     def describe(self, name: str) -> Job | None:
         """None when there is no such job."""
@@ -81,7 +84,7 @@ class Jobs:
                 return
             reason = redact(f"{code}: {error.response['Error'].get('Message', '')}")
             outcome = Outcome(status=NOT_CREATED, secondary_status=code, failure_reason=reason)
-            self._store.update(launch, outcome=outcome, absent=["outcome"], active=False)
+            self._record(launch, outcome, active=False)
             raise LaunchRefused(reason) from error
 
     def stop(self, launch: Launch, reason: StopReason, detail: str | None = None) -> None:
@@ -100,13 +103,23 @@ class Jobs:
         of times, by any handler, in any order. The watchdog looks until all of it is done."""
         if not job.terminal:
             return False
-        self._store.update(launch, outcome=job.outcome, absent=["outcome"])
+        self._record(launch, job.outcome)
         # Read again: a later invocation of LaunchAttempt may have stored a newer token.
         launch = self._store.job(launch.run_id, launch.item)
         if launch.task_token is not None:
             self._answer(launch, launch.task_token, job)
         self._store.update(launch, active=False)
         return True
+
+    def _record(self, launch: Launch, outcome: Outcome, active: bool | None = None) -> None:
+        """Once: the first one stays."""
+        self._store.update(
+            launch,
+            outcome=outcome,
+            settled_epoch=self._clock(),
+            absent=["outcome"],
+            active=active,
+        )
 
     def _answer(self, launch: Launch, token: str, job: Job) -> None:
         if job.status == "Completed":

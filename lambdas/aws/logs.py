@@ -36,6 +36,21 @@ class JobLogs:
         lines = (Line(e["timestamp"] / 1000, e["message"]) for e in events)
         yield from sorted(lines, key=lambda line: line.time_epoch)
 
+    def any_line(self, job: str, since_epoch: float) -> bool:
+        """Whether any host said anything at all. A group that is not there is no answer: True."""
+        try:
+            pages = self._client.get_paginator("filter_log_events").paginate(
+                logGroupName=GROUP,
+                logStreamNamePrefix=f"{job}/",
+                startTime=int(since_epoch * 1000),
+                PaginationConfig={"MaxItems": 1},
+            )
+            return any(page["events"] for page in pages)
+        except ClientError as error:
+            if _is_missing(error):
+                return True
+            raise
+
     def tail(self, job: str) -> list[LogLine]:
         """The last lines of each host, in order of time."""
         try:

@@ -1,23 +1,61 @@
 """One look at a running job: fold in what is new, remember it, judge it."""
 
+from everstep.contracts.events import TERMINAL_JOB_STATUSES
 from everstep.contracts.records import Launch, Run
-from everstep.policy.watchdog import Seen, Verdict, judge, observe
+from everstep.policy.watchdog import (
+    RESTARTS,
+    Seen,
+    Verdict,
+    judge,
+    observe,
+    quiet_since,
+    silent,
+    straggles,
+)
 from lambdas.aws.jobs import Job
+from lambdas.aws.purse import watch_budget
 from lambdas.aws.services import Services
 
-_FIELDS = ("phase", "phase_since_epoch", "last_step", "first_step_epoch", "progress_epoch")
+
+def known(launch: Launch) -> Seen:
+    return Seen(**{name: getattr(launch, name) for name in Seen.model_fields})
 
 
 def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     """Safe to run from two handlers at once: what both read from the log is the same."""
     if launch.export:
-        return (
-            Verdict()
-        )  # it does not step: its run time is its only budget, and SageMaker's to keep
-    known = Seen(**{name: getattr(launch, name) for name in _FIELDS})
+        return Verdict()  # it does not step; its run time is its only budget, SageMaker's to keep
+    watch, now = run.spec.watch, services.clock()
+    before = known(launch)
     since = launch.progress_epoch or job.secondary_since
-    lines = services.logs.progress(launch.job_name, since)
-    seen = observe(known, job.secondary_status, job.secondary_since, lines)
-    if seen != known:
-        services.store.update(launch, **{name: getattr(seen, name) for name in _FIELDS})
-    return judge(run.spec.watch, job.status, seen, services.clock())
+    seen = observe(
+        before,
+        job.secondary_status,
+        job.secondary_since,
+        services.logs.progress(launch.job_name, since),
+        restarts=sum(status in RESTARTS for status in job.outcome.transitions),
+        slow_from=watch.straggler_ratio,
+    )
+    started = job.outcome.started_epoch
+    news = {
+        name: value
+        for name, value in [("started_epoch", started), *((n, getattr(seen, n)) for n in _NAMES)]
+        if value != getattr(launch, name)
+    }
+    if news:
+        services.store.update(launch, **news)
+    verdict = judge(watch, job.status, seen, now)
+    if verdict.stop is not None or job.status in (*TERMINAL_JOB_STATUSES, "Stopping"):
+        return verdict
+    at_limit = watch_budget(run, launch.model_copy(update={"started_epoch": started}), services)
+    if at_limit is not None:
+        return at_limit
+    quiet = quiet_since(watch, seen, now)
+    if quiet is not None and not services.logs.any_line(launch.job_name, quiet):
+        return silent(watch, seen)
+    if launch.straggler_stops < run.spec.retry.straggler_restarts:
+        return straggles(watch, seen) or verdict
+    return verdict
+
+
+_NAMES = tuple(Seen.model_fields)

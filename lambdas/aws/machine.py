@@ -28,6 +28,22 @@ class Machine:
     def heartbeat(self, token: str) -> bool:
         return self._send(self._client.send_task_heartbeat, taskToken=token)
 
+    def start(self, execution_arn: str, given: Any) -> bool:
+        """Start the execution of this name, or find it running with the same input. False where
+        the name is burnt: by one that has ended, or one that was given something else."""
+        arn, _, name = execution_arn.rpartition(":")
+        try:
+            self._client.start_execution(
+                stateMachineArn=arn.replace(":execution:", ":stateMachine:"),
+                name=name,
+                input=json.dumps(given),
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ExecutionAlreadyExists":
+                return False
+            raise
+        return True
+
     def is_running(self, execution_arn: str) -> bool:
         """False also for an execution whose history is gone (ninety days)."""
         try:

@@ -14,7 +14,9 @@ def room_for(run: Run, quotas: Quotas) -> Verdict:
 def seconds_left(run: Run, now: float) -> int:
     """Of the spec's deadline for waiting, over the whole run, a wait under way included."""
     waiting = now - run.waiting.since_epoch if run.waiting else 0.0
-    return int(run.spec.retry.wait_deadline_hours * 3600 - run.waited_seconds - waiting)
+    left = run.spec.retry.wait_deadline_hours * 3600 - run.waited_seconds - waiting
+    deadline = run.spec.budget.deadline
+    return int(left if deadline is None else min(left, deadline.timestamp() - now))
 
 
 def end_wait(run: Run, store: Store, now: float, status: RunStatus = RunStatus.RUNNING) -> bool:

@@ -18,6 +18,7 @@ from lambdas.aws.checkpoints import Checkpoints
 from lambdas.aws.jobs import Jobs
 from lambdas.aws.logs import JobLogs
 from lambdas.aws.machine import Machine
+from lambdas.aws.metrics import Metrics
 from lambdas.aws.models import Models
 from lambdas.aws.notify import Notifier
 from lambdas.aws.quotas import Quotas
@@ -53,7 +54,7 @@ class Services:
 
     @cached_property
     def jobs(self) -> Jobs:
-        return Jobs(self.client("sagemaker"), self.store, self.machine)
+        return Jobs(self.client("sagemaker"), self.store, self.machine, self.clock)
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
@@ -66,6 +67,10 @@ class Services:
     @cached_property
     def logs(self) -> JobLogs:
         return JobLogs(self.client("logs"))
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(self.client("cloudwatch"))
 
     @cached_property
     def quotas(self) -> Quotas:

@@ -22,7 +22,7 @@ def make_and_wait(
         jobs.create(launch, request())
         if not store.update(launch, created=True, absent=["outcome"]):
             # Written off in between by someone who saw no job: there is one, and it costs money.
-            store.update(launch, created=True, outcome=None, active=True)
+            store.update(launch, created=True, outcome=None, settled_epoch=None, active=True)
     elif launch.outcome.status == NOT_CREATED:
         raise LaunchRefused(launch.outcome.failure_reason)  # as an earlier invocation found
     job = jobs.describe(launch.job_name)

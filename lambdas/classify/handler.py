@@ -7,6 +7,7 @@ from everstep.contracts.progress import parse_line
 from everstep.policy.classify import Evidence, classify
 from everstep.policy.job_request import checkpoint_uri, output_uri
 from everstep.policy.rule import from_user
+from everstep.policy.turns import patience
 from lambdas.aws.ending import outcome_of
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.services import Services, state_handler
@@ -18,7 +19,8 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
         return step.to(State.DECIDE)
     outcome = outcome_of(step, launch, services)
     if outcome is None:
-        return step.to(State.INSPECT_ATTEMPT)
+        wait = patience(services.env.watchdog_period_seconds, step.rounds)
+        return step.later(wait, State.INSPECT_ATTEMPT, rounds=step.rounds + 1)
     if outcome.status == "Completed" and step.message is None:
         # The state failed, and meanwhile the job completed: no one has looked at its result yet.
         return step.to(State.VERIFY_OUTCOME)
@@ -48,6 +50,7 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     services.store.update(
         launch,
         outcome=outcome,
+        settled_epoch=launch.settled_epoch or services.clock(),
         failure=failure,
         last_step=last_step,
         active=False,

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from everstep.contracts.failures import Decision, DecisionKind
+from everstep.contracts.failures import Decision, DecisionKind, Rung
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
+from everstep.policy.ladder import has_pool
 from everstep.policy.retry import History, decide
+from everstep.policy.turns import turns
 from lambdas.aws.room import seconds_left
 from lambdas.aws.services import Services, state_handler
 
@@ -22,6 +24,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     decision = launch.decision or _decide(run, launches, services)
     if decision.kind is DecisionKind.GIVE_UP:
         return step.to(State.GIVE_UP)
+    if turns(launches, step.execution_arn) >= services.env.continue_after_turns:
+        return step.to(State.CONTINUE_AS_NEW)  # its Decide follows the decision that is stored
     if decision.kind is DecisionKind.WAIT:
         cause = launch.failure.cause if launch.failure else decision.reason
         return step.to(
@@ -43,10 +47,15 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
         launches=[x for x in launches if x.launch > run.attempts_reset_at_launch],
         waited_seconds=run.waited_seconds,
         spend=spend_of(launches, services.env.prices_usd),
+        now=services.clock(),
+        created_epoch=run.created_epoch,
     )
     decision = decide(run.spec, launch.failure, history, services.draw)
     if decision.kind not in (DecisionKind.GIVE_UP, DecisionKind.WAIT):
         services.notifier.send(run, "retry", _said(decision), launches, launch.failure)
+    warm = decision.rung is Rung.WARM_HOSTS
+    if not warm and decision.kind is not DecisionKind.GIVE_UP and has_pool(run.spec, launch):
+        services.jobs.end_warm_pool(launch.job_name)  # it bills on, and may be what is ill
     if not services.store.update(launch, decision=decision, absent=["decision"]):
         return services.store.launch(run.run_id, launch.launch).decision or decision
     return decision

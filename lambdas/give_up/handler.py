@@ -67,7 +67,12 @@ def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:
     failure = last.failure or Failure(
         failure_class=FailureClass.UNKNOWN, action=Action.DO_NOT_RETRY, cause="", rule="none"
     )
-    return failure, last.decision.reason if last.decision else "no decision"
+    if last.decision is None:
+        return failure, "no decision"
+    as_class = last.decision.gives_up_as
+    if as_class is not None:
+        failure = failure.model_copy(update={"failure_class": as_class, "hint": ""})
+    return failure, last.decision.reason
 
 
 def _error(failure: Failure) -> type[Exception]:

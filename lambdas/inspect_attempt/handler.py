@@ -1,6 +1,6 @@
 """InspectAttempt: no heartbeat, so the watchdog is ill. The job may be well: look, wait again."""
 
-from everstep.contracts.payloads import TokenStep
+from everstep.contracts.payloads import State, TokenStep
 from lambdas.aws.look import look
 from lambdas.aws.services import Services, state_handler
 
@@ -11,11 +11,18 @@ class JobMissing(Exception):
 
 def act(step: TokenStep, services: Services) -> None:
     launch = services.store.launch(step.run_id, step.launch)
-    services.store.update(launch, task_token=step.task_token)
+    if launch.task_token != step.task_token:
+        services.store.update(
+            launch, task_token=step.task_token, inspections=launch.inspections + 1
+        )
     job = services.jobs.describe(launch.job_name)
     if job is None:
         raise JobMissing(f"{launch.job_name} does not exist")
     if services.jobs.settle(launch, job):
+        return
+    if launch.inspections >= services.env.continue_after_turns:
+        # A watchdog that is ill for weeks must not fill the history.
+        services.machine.succeed(step.task_token, step.to(State.CONTINUE_AS_NEW))
         return
     run = services.store.run(step.run_id)
     verdict = look(run, launch, job, services)

@@ -22,7 +22,8 @@ def act(step: TokenStep, services: Services) -> None:
         run = store.run(step.run_id)
         store.update(run, attempts_reset_at_launch=launch.launch)
         never = Outcome(status=NOT_CREATED, secondary_status="")
-        store.update(launch, outcome=never, absent=["outcome"], active=False)
+        now = services.clock()
+        store.update(launch, outcome=never, settled_epoch=now, absent=["outcome"], active=False)
         services.machine.succeed(step.task_token, step.to(State.PLAN_ATTEMPT))
         return
     make_and_wait(

@@ -10,9 +10,10 @@ from aws_lambda_powertools.utilities.batch import (
 
 from everstep.contracts.events import UNHAPPY_EXECUTION_STATUSES, ExecutionEvent
 from everstep.contracts.failures import StopReason
-from everstep.contracts.records import RunStatus
+from everstep.contracts.records import Run, RunStatus
 from everstep.contracts.run_id import run_id_of
 from lambdas.aws.services import Services, logger, services
+from lambdas.aws.succession import take_over
 
 _processor = BatchProcessor(event_type=EventType.SQS)
 _ENDED = (RunStatus.DONE, RunStatus.GAVE_UP, RunStatus.STOPPED)
@@ -27,6 +28,8 @@ def act(event: ExecutionEvent, services: Services) -> bool:
         return False
     if services.machine.is_running(detail.execution_arn):
         return False  # a late event: it was redriven since
+    if _moves(run, detail.status, services):
+        return False
     launches = services.store.launches(run.run_id)
     exports = services.store.exports(run.run_id)
     for launch in (*launches[-1:], *exports[-1:]):
@@ -45,6 +48,17 @@ def act(event: ExecutionEvent, services: Services) -> bool:
         waiting=None,
         active=False,
     )
+    return True
+
+
+def _moves(run: Run, status: str, services: Services) -> bool:
+    """It died in ContinueAsNew, with its successor started: the run is not stopped, it moves."""
+    successor = run.successor
+    if status == "ABORTED" or successor is None or successor == run.execution_arn:
+        return False
+    if not services.machine.is_running(successor):
+        return False
+    take_over(run, successor, services.store)
     return True
 
 

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from everstep.contracts.failures import Failure, StopReason
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
 from everstep.contracts.run_spec import Target
 from everstep.policy.job_request import checkpoint_uri
+from everstep.policy.ladder import rung_of
 from everstep.policy.quota import Room, judge, needs_of
+from lambdas.aws.purse import allowance
 from lambdas.aws.room import end_wait
 from lambdas.aws.services import Services, state_handler
 
@@ -18,6 +21,11 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     wish = former.decision.target if former and former.decision else 0
     index = _with_room(run, wish, services)
     target = run.spec.target(index)
+    launches = services.store.launches(run.run_id)
+    money = allowance(run, [x for x in launches if x.launch < number], target, services)
+    if isinstance(money, Failure):
+        services.store.update(run, failure=money)
+        return step.to(State.GIVE_UP)
     newest = services.checkpoints.newest(checkpoint_uri(run))
     launch = Launch(
         run_id=run.run_id,
@@ -31,12 +39,18 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         resume_checkpoint=str(newest.name) if newest else None,
         resume_step=newest.manifest.step if newest else 0,
         planned_epoch=services.clock(),
+        rung=rung_of(former, index),
+        straggler_stops=sum(x.stop_reason is StopReason.STRAGGLER for x in launches),
+        **money,
     )
     services.store.put_new(launch)
     end_wait(run, services.store, services.clock())
     services.store.update(run, status=RunStatus.RUNNING, failure=None)
     return step.to(
-        State.LAUNCH_ATTEMPT, launch=number, heartbeat_seconds=services.env.heartbeat_seconds
+        State.LAUNCH_ATTEMPT,
+        launch=number,
+        rounds=0,
+        heartbeat_seconds=services.env.heartbeat_seconds,
     )
 
 

@@ -240,6 +240,101 @@ def give_up_redriven(world: World) -> Act:
     return state(State.GIVE_UP, launch=1, redrive_count=1)
 
 
+def full(world: World) -> None:
+    """An execution whose history is as long as it may be, in the middle of a launch."""
+    world.env = world.env.model_copy(update={"continue_after_turns": 3})
+    running(world)
+    world.store.update(world.launch(), inspections=3)
+
+
+def inspect_once_too_often(world: World) -> Act:
+    full(world)
+    return state(State.INSPECT_ATTEMPT, launch=1, task_token=world.machine.token("T2"))
+
+
+def decide_once_too_often(world: World) -> Act:
+    act = deciding(FailureClass.HANG)(world)
+    world.env = world.env.model_copy(update={"continue_after_turns": 1})
+    return act
+
+
+def continue_as_new(world: World) -> Act:
+    full(world)
+    return state(State.CONTINUE_AS_NEW, launch=1, execution_input=SPEC)
+
+
+def continue_as_new_where_names_are_burnt(world: World) -> Act:
+    act = continue_as_new(world)
+    world.machine.executions[f"{EXECUTION}-c01"] = "FAILED"
+    world.machine.executions[f"{EXECUTION}-c02"] = "SUCCEEDED"
+    return act
+
+
+def validate_the_successor(world: World) -> Act:
+    full(world)
+    world.store.update(world.run(), successor=f"{EXECUTION}-c01")
+    world.machine.executions[f"{EXECUTION}-c01"] = "RUNNING"
+    return start(f"{RUN}-c01")
+
+
+def event_of_an_execution_that_died_while_it_moved(world: World) -> Act:
+    validate_the_successor(world)
+    world.machine.executions[EXECUTION] = "FAILED"
+    return execution_event("FAILED")
+
+
+def plan_without_money(world: World) -> Act:
+    world.put_run(spec={"budget": {"max_gpu_hours": 1}})
+    world.put_launch(1, outcome=ENDED.model_copy(update={"billable_seconds": 3600}))
+    return state(State.PLAN_ATTEMPT, launch=1)
+
+
+def classify_a_job_that_runs(world: World) -> Act:
+    running(world)
+    return state(State.CLASSIFY, launch=1, error={"Error": "Weird", "Cause": "x"}, rounds=2)
+
+
+def decide_on_a_host_fault_with_a_pool(world: World) -> Act:
+    world.put_run(spec={"compute": POOL})
+    world.put_launch(outcome=ENDED, failure=failed(FailureClass.INFRASTRUCTURE), committed_step=5)
+    return state(State.DECIDE, launch=1)
+
+
+def watch_a_job_at_its_budget(world: World) -> Act:
+    running(world, budget={"max_gpu_hours": 0.5})
+    world.now += 1800
+    world.log(JOB, format_line("step", step=9))
+    return watch
+
+
+def watch_a_job_near_its_budget(world: World) -> Act:
+    running(world, budget={"max_gpu_hours": 0.5})
+    world.now += 1500
+    world.log(JOB, format_line("step", step=9))
+    return watch
+
+
+def watch_a_straggler(world: World) -> Act:
+    running(world)
+    for _ in range(5):
+        world.now += 10
+        world.log(JOB, format_line("straggler", rank=3, ratio=1.7))
+    return watch
+
+
+def watch_idle_gpus(world: World) -> Act:
+    world.put_run(spec={"compute": [{"instance_type": "ml.g5.2xlarge"}]})
+    world.put_job()
+    world.store.update(world.launch(), instance_type="ml.g5.2xlarge")
+    world.sagemaker.move(JOB, "Training")
+    world.log(JOB, format_line("step", step=5))
+    world.watch()
+    world.now += 1860
+    world.log(JOB, format_line("step", step=9))
+    world.metrics.busy[f"{JOB}/algo-1"] = 0.0
+    return watch
+
+
 def event_of_a_failed_job(world: World) -> Act:
     running(world)
     world.sagemaker.end(JOB, "Failed", reason="AlgorithmError: x")
@@ -343,6 +438,20 @@ SCENARIOS: list[Scenario] = [
     deciding(FailureClass.CAPACITY),
     deciding(FailureClass.QUOTA),
     deciding(FailureClass.DIVERGED, Action.DO_NOT_RETRY),
+    deciding(FailureClass.BUDGET, Action.DO_NOT_RETRY),
+    inspect_once_too_often,
+    decide_once_too_often,
+    decide_on_a_host_fault_with_a_pool,
+    continue_as_new,
+    continue_as_new_where_names_are_burnt,
+    validate_the_successor,
+    event_of_an_execution_that_died_while_it_moved,
+    plan_without_money,
+    classify_a_job_that_runs,
+    watch_a_job_at_its_budget,
+    watch_a_job_near_its_budget,
+    watch_a_straggler,
+    watch_idle_gpus,
     verify,
     verify_an_early_end,
     finish,

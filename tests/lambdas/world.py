@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -27,6 +27,7 @@ from everstep.contracts.failures import Decision, DecisionKind
 from everstep.contracts.manifest import CheckpointName, Manifest, ManifestEntry
 from everstep.contracts.names import handler_folder
 from everstep.contracts.payloads import (
+    ContinueStep,
     FailedStep,
     GiveUpStep,
     Start,
@@ -63,11 +64,13 @@ SPEC: dict[str, Any] = {
     "data": "stdlib",
     "compute": [{"instance_type": "ml.m5.large"}],
     "stop": {"steps": 100},
-    "notify": {"on": ["done", "give_up", "wait", "retry"]},
+    "notify": {"on": ["done", "give_up", "wait", "retry", "budget"]},
+    "watch": {"step": 900},
 }
 KINDS: dict[State, Any] = {
     State.VALIDATE_SPEC: Start,
     State.CLASSIFY: FailedStep,
+    State.CONTINUE_AS_NEW: ContinueStep,
     State.GIVE_UP: GiveUpStep,
     State.WAIT_FOR_ROOM: TokenStep,
     State.LAUNCH_ATTEMPT: TokenStep,
@@ -138,6 +141,8 @@ class FakeSageMaker:
     def move(self, name: str, secondary: str) -> None:
         job = self.jobs[name]
         job["SecondaryStatus"] = secondary
+        if secondary in ("Downloading", "Training"):
+            job.setdefault("TrainingStartTime", self.now())
         job["SecondaryStatusTransitions"].append({"Status": secondary, "StartTime": self.now()})
 
     def end(self, name: str, status: str, secondary: str = "", reason: str = "") -> None:
@@ -169,7 +174,7 @@ class FakeSageMaker:
         job["TrainingJobStatus"] = "Stopping"
 
     def update_training_job(self, TrainingJobName: str, **_: Any) -> None:
-        if TrainingJobName in self.pools_ended:
+        if TrainingJobName in self.pools_ended or TrainingJobName not in self.jobs:
             raise refuse("ValidationException", "No warm pool")
         self.pools_ended.append(TrainingJobName)
 
@@ -218,6 +223,7 @@ class FakeMachine:
         self.answers: dict[str, Any] = {}
         self.heartbeats: list[str] = []
         self.executions: dict[str, str] = {EXECUTION: "RUNNING"}
+        self.inputs: dict[str, str] = {}
 
     def token(self, name: str) -> str:
         self.waiting.add(name)
@@ -244,10 +250,45 @@ class FakeMachine:
             raise refuse("TaskTimedOut")
         self.heartbeats.append(taskToken)
 
+    def start_execution(self, stateMachineArn: str, name: str, input: str) -> dict[str, Any]:
+        arn = f"{stateMachineArn.replace(':stateMachine:', ':execution:')}:{name}"
+        known = self.executions.get(arn)
+        if known is not None and (known != "RUNNING" or self.inputs.get(arn) != input):
+            raise refuse("ExecutionAlreadyExists", name)
+        self.executions[arn], self.inputs[arn] = "RUNNING", input
+        return {"executionArn": arn}
+
     def describe_execution(self, executionArn: str) -> dict[str, Any]:
         if executionArn not in self.executions:
             raise refuse("ExecutionDoesNotExist")
         return {"status": self.executions[executionArn]}
+
+
+class FakeMetrics:
+    """GPU utilisation by host, the same for as long as it is asked for."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.busy: dict[str, float] = {}
+        self.calls = 0
+
+    def get_paginator(self, name: str) -> "FakeMetrics":
+        assert name == "get_metric_data"
+        return self
+
+    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+        self.calls += 1
+        results = []
+        for query in request["MetricDataQueries"]:
+            (host,) = query["MetricStat"]["Metric"]["Dimensions"]
+            times = []
+            at = request["StartTime"]
+            while host["Value"] in self.busy and at <= request["EndTime"]:
+                times.append(at)
+                at += timedelta(seconds=60)
+            values = [self.busy[host["Value"]]] * len(times) if times else []
+            results.append({"Id": query["Id"], "Timestamps": times, "Values": values})
+        return [{"MetricDataResults": results}]
 
 
 class FakeQuotas:
@@ -293,6 +334,7 @@ class World:
         self.now = START
         self.sagemaker, self.machine = FakeSageMaker(lambda: self.now), FakeMachine()
         self.quotas = FakeQuotas()
+        self.metrics = FakeMetrics(lambda: self.now)
         self.draw = 0.5
         self.env = ControlEnv(
             table="runs",
@@ -364,6 +406,7 @@ class World:
             "sagemaker": self.sagemaker,
             "stepfunctions": self.machine,
             "service-quotas": self.quotas,
+            "cloudwatch": self.metrics,
         }
         return Services(
             self.env,
@@ -413,6 +456,7 @@ class World:
                 for row in sorted(rows, key=lambda r: r["item"]["S"])
             ],
             "created": self.sagemaker.created,
+            "executions": self.machine.executions,
             "jobs": {n: j["TrainingJobStatus"] for n, j in self.sagemaker.jobs.items()},
             "models": self.sagemaker.models,
             "answers": self.machine.answers,
