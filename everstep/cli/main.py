@@ -11,7 +11,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep import __version__
-from everstep.cli import local
+from everstep.cli import dead_letters, local
 from everstep.cli.classify import classify
 from everstep.cli.cloud import Cloud, default_env
 from everstep.cli.errors import NOT_FOUND, CliError, fail
@@ -128,6 +128,18 @@ def stop(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
         emit({"run_id": run_id, "execution_arn": known.execution_arn})
 
 
+@app.command("redrive-dlq")
+def redrive_dlq(env: Env = None, as_json: Json = False) -> None:
+    """Give events that no handler could take to the handlers once more."""
+    rows = dead_letters.redrive(Cloud(env or default_env()))
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        state = "empty" if row["task"] is None else "on their way back"
+        print(f"{row['queue']}\t{row['messages']} messages\t{state}")
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -141,6 +153,10 @@ def follow(cloud: Cloud, execution_arn: str) -> bool:
     while True:
         answer = machine.describe_execution(executionArn=execution_arn)
         if answer["status"] != "RUNNING":
+            successor = _successor(cloud, run_id, execution_arn)
+            if answer["status"] == "SUCCEEDED" and successor:
+                say(f"goes on as {successor}")
+                return follow(cloud, successor)
             if answer["status"] != "SUCCEEDED":
                 say(f"{answer['status']}: {answer.get('error', '')}\n{answer.get('cause', '')}")
             return bool(answer["status"] == "SUCCEEDED")
@@ -149,6 +165,14 @@ def follow(cloud: Cloud, execution_arn: str) -> bool:
             say(line)
             said = line
         time.sleep(POLL_SECONDS)
+
+
+def _successor(cloud: Cloud, run_id: str, execution_arn: str) -> str | None:
+    """The execution that a run moved to when the history of this one was full."""
+    if not _has_row(cloud, run_id):
+        return None
+    now = cloud.run(run_id).execution_arn
+    return now if now != execution_arn else None
 
 
 def _now(cloud: Cloud, run_id: str) -> str:

@@ -38,7 +38,7 @@ def show_status(view: RunView) -> None:
         return
     if not out.is_terminal:
         for x in summary["launches"]:
-            out.print("\t".join(str(x[k]) for k in x), markup=False)
+            out.print("\t".join(str(x[k]) for k in x if k != "restart"), markup=False)
         return
     table = Table(box=None, pad_edge=False)
     for column in ("launch", "where", "steps", "outcome", "class", "decision"):

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from everstep.cli.cloud import Cloud
 from everstep.contracts.records import Launch, Run
 from everstep.policy.goodput import Goodput, StepTime, goodput, loss_curve
+from everstep.policy.restarts import restart_time
 
 
 class RunView(BaseModel):
@@ -50,10 +51,11 @@ class RunView(BaseModel):
             "export": self.run.export_uri,
             "model_package": self.run.model_package_arn,
             "waiting": self.run.waiting.reason if self.run.waiting else None,
-            "launches": [self._launch(x) for x in self.launches],
+            "launches": [self._launch(x, i) for i, x in enumerate(self.launches)],
         }
 
-    def _launch(self, x: Launch) -> dict[str, Any]:
+    def _launch(self, x: Launch, index: int) -> dict[str, Any]:
+        former = self.launches[index - 1] if index else None
         return {
             "launch": x.launch,
             "job": x.job_name,
@@ -67,6 +69,9 @@ class RunView(BaseModel):
             "cause": x.failure.cause if x.failure else None,
             "decision": x.decision.kind if x.decision else None,
             "reason": x.decision.reason if x.decision else None,
+            "rung": x.rung,
+            "service_restarts": x.service_restarts,
+            "restart": restart_time(former, x).model_dump() if former else None,
         }
 
     def timeline(self) -> list[tuple[float, str]]:
