@@ -107,7 +107,7 @@ class Retry(Section):
     backoff_cap_seconds: float = Field(default=1800, ge=0)
     wait_deadline_hours: float = Field(default=168, gt=0)
     """Longest total wait for quota or capacity before giving up."""
-    service_restarts: int = Field(default=1, ge=0, le=30)
+    service_restarts: int = Field(default=0, ge=0, le=30)
     """SageMaker's RetryStrategy: restarts of one job on repaired hosts after an internal error."""
     straggler_restarts: int = Field(default=1, ge=0, le=20)
     """Moves away from a slow host, over the whole run; after these it is only reported."""

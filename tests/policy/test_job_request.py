@@ -11,6 +11,7 @@ from botocore.validate import ParamValidator
 
 from everstep.contracts.check import check_spec
 from everstep.contracts.events import TAG_EXECUTION, TAG_RUN
+from everstep.contracts.failures import Rung
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.payloads import Team
 from everstep.contracts.records import Launch, Run
@@ -62,6 +63,7 @@ SPECS: dict[str, dict[str, Any]] = {
         }
     },
     "spot": {"compute": [{**P5, "purchase": "spot"}]},
+    "service restarts": {"compute": [P5], "retry": {"service_restarts": 2}},
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
     "training plan": {"compute": [{**P5, "purchase": "training_plan", "training_plan_arn": PLAN}]},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
@@ -209,3 +211,19 @@ def test_an_image_is_looked_up_in_the_teams_registry_unless_it_is_whole() -> Non
     assert make()["AlgorithmSpecification"]["TrainingImage"].startswith(TEAM.image_repository + "/")
     whole = make("every section")["AlgorithmSpecification"]["TrainingImage"]
     assert whole == "public.ecr.aws/x/y:1"
+
+
+def test_the_services_own_restarts_are_asked_for_only_where_the_spec_says() -> None:
+    assert "RetryStrategy" not in make()
+    assert make("service restarts")["RetryStrategy"] == {"MaximumRetryAttempts": 2}
+
+
+def test_warm_hosts_are_not_checked_again_and_new_ones_are() -> None:
+    assert "InfraCheckConfig" not in make("warm pool", rung=Rung.WARM_HOSTS)
+    assert make("warm pool", rung=Rung.NEW_HOSTS)["InfraCheckConfig"] == {"EnableInfraCheck": True}
+
+
+def test_what_the_budget_leaves_is_the_jobs_run_time() -> None:
+    request = make(max_runtime_seconds=500)
+    assert request["StoppingCondition"]["MaxRuntimeInSeconds"] == 500
+    assert request["Environment"]["EVERSTEP_MAX_RUNTIME_SECONDS"] == "450"
