@@ -167,3 +167,10 @@ class Decision(BaseModel):
     """How the next attempt is restarted. None where there is none, or it is not a restart."""
     gives_up_as: FailureClass | None = None
     """The class that the run ends with, where it is not the last failure's own."""
+
+    def of(self, failure: Failure) -> Failure:
+        """What the run gives up with: the last failure, under the decision's own class if it has
+        one."""
+        if self.gives_up_as is None:
+            return failure
+        return failure.model_copy(update={"failure_class": self.gives_up_as, "hint": ""})

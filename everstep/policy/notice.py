@@ -26,12 +26,6 @@ _SAYS: dict[Kind, str] = {
     "wait": "waits",
     "budget": "nears its budget",
 }
-    "done": "done",
-    "give_up": "gave up",
-    "retry": "goes on",
-    "wait": "waits",
-    "budget": "nears its budget",
-}
 _CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
 
 

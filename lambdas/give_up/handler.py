@@ -69,10 +69,7 @@ def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:
     )
     if last.decision is None:
         return failure, "no decision"
-    as_class = last.decision.gives_up_as
-    if as_class is not None:
-        failure = failure.model_copy(update={"failure_class": as_class, "hint": ""})
-    return failure, last.decision.reason
+    return last.decision.of(failure), last.decision.reason
 
 
 def _error(failure: Failure) -> type[Exception]:

@@ -20,19 +20,30 @@ from tests.lambdas.world import KINDS, RUN, World
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAYLOADS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "payloads-v1.json").read_text())
 ROWS: dict[str, dict[str, str]] = json.loads((GOLDEN / "rows-v1.json").read_text())
-NEW_SINCE = {State.CONTINUE_AS_NEW}
+NEW_SINCE = {
+    State.CONTINUE_AS_NEW,
+    State.EXPORT_MODEL,
+    State.REGISTER_MODEL,
+    State.VERIFY_EXPORT,
+}
 
 
 def test_every_state_of_that_release_has_a_payload() -> None:
     assert {*HANDLER_STATES, State.BACKOFF} - NEW_SINCE <= set(PAYLOADS)
 
 
+def within(part: Any, whole: Any) -> bool:
+    """Everything that was said is there still; fields that came later are no matter."""
+    if isinstance(part, dict):
+        return all(key in whole and within(value, whole[key]) for key, value in part.items())
+    return bool(part == whole)
+
+
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_a_payload_of_the_release_before_is_understood(name: str) -> None:
     kind = KINDS.get(State(name), Step)
     parsed = kind.model_validate(PAYLOADS[name]).model_dump(mode="json")
-    for key, value in PAYLOADS[name].items():
-        assert parsed[key] == value, key
+    assert within(PAYLOADS[name], parsed)
 
 
 @pytest.mark.parametrize("name", ["CheckQuota", "Decide", "Finish", "PlanAttempt"])
