@@ -72,6 +72,10 @@ class Control:
         """Apply a service quota."""
         self._post("quota", name=name, value=value)
 
+    def quota_answer(self, name: str, status: str) -> None:
+        """Answer a quota's open increase request: ``APPROVED``, ``DENIED``, ``CASE_OPENED`` …"""
+        self._post("quota_answer", name=name, status=status)
+
     def s3_slowdown(self, count: int, who: str = "hosts") -> None:
         """503 SlowDown for the next S3 requests of training hosts, or of ``any``."""
         self._post("s3_slowdown", count=count, who=who)

@@ -37,6 +37,7 @@ class ControlApi:
             ("POST", "minute"): self._minute,
             ("POST", "settings"): self._settings,
             ("POST", "quota"): self._quota,
+            ("POST", "quota_answer"): self._quota_answer,
             ("POST", "s3_slowdown"): self._s3_slowdown,
             ("POST", "corrupt_object"): self._corrupt,
         }
@@ -140,6 +141,10 @@ class ControlApi:
 
     def _quota(self, body: Body) -> Body:
         self._emulator.quotas.set(body["name"], float(body["value"]))
+        return {}
+
+    def _quota_answer(self, body: Body) -> Body:
+        self._emulator.quotas.answer(body["name"], body["status"])
         return {}
 
     def _s3_slowdown(self, body: Body) -> Body:

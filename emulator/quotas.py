@@ -57,6 +57,19 @@ class Quotas:
         with self._lock:
             self._applied[name] = value
 
+    def answer(self, name: str, status: str) -> None:
+        """Answer the open request for a quota, as AWS does: an approval applies its value."""
+        with self._lock:
+            for row in self._requests:
+                if row["QuotaName"] == name and row["Status"] in ("PENDING", "CASE_OPENED"):
+                    row |= {"Status": status, "LastUpdated": epoch()}
+                    if status == "CASE_OPENED":
+                        row["CaseId"] = f"case-{row['Id'][:8]}"
+                    if status == "APPROVED":
+                        self._applied[name] = row["DesiredValue"]
+                    return
+        raise AwsError("NoSuchResourceException", f"No request is open for {name}.", 404)
+
     def value(self, name: str) -> float | None:
         """The value in force; None for a quota that does not exist."""
         with self._lock:
@@ -89,7 +102,7 @@ class Quotas:
         name = self._name(parameters["QuotaCode"])
         with self._lock:
             for former in self._requests:
-                if former["QuotaName"] == name and former["Status"] == "PENDING":
+                if former["QuotaName"] == name and former["Status"] in ("PENDING", "CASE_OPENED"):
                     raise AwsError(
                         "ResourceAlreadyExistsException",
                         "Only one open service quota increase request is allowed per quota.",

@@ -46,6 +46,10 @@ class FileSystem(_Section):
 
 class TeamConfig(_Section):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
+    adopt_job_roles: list[
+        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
+    ] = Field(default_factory=list, max_length=20)
+    """Roles whose failed jobs, made elsewhere and tagged, the team's machine takes over."""
 
 
 class Watchdog(_Section):

@@ -148,6 +148,26 @@ def _teams(sections: Sections) -> Iterator[Problem]:
                 message="is given twice",
                 hint="a team is a state machine, a job role and a prefix: names are unique",
             )
+    given: dict[str, str] = {}
+    for i, team in enumerate(sections.get("teams") or []):
+        for j, role in enumerate(team.adopt_job_roles):
+            path = f"teams.{i}.adopt_job_roles.{j}"
+            if role in given:
+                yield Problem(
+                    path=path,
+                    value=role,
+                    message=f"is already named by team {given[role]}",
+                    hint="a failed job is taken over by one team",
+                )
+            account = sections.get("account")
+            if account and role.split(":")[4] != account:
+                yield Problem(
+                    path=path,
+                    value=role,
+                    message=f"is not a role of account {account}",
+                    hint="SageMaker takes a role of the account that the job runs in",
+                )
+            given.setdefault(role, team.name)
 
 
 def _watchdog(sections: Sections) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from everstep.contracts.payloads import Team
 from stacks.alarms import ControlAlarms
 from stacks.config import Config
 from stacks.control_key import ControlKey
-from stacks.events import JOB_ENDED, QueuedEvents, WatchdogClock, execution_ended
+from stacks.events import JOB_ENDED, Daily, QueuedEvents, WatchdogClock, execution_ended
 from stacks.handlers import STATE_HANDLERS, Handlers
 from stacks.images import ImagesStack
 from stacks.job_role import JobRole
@@ -39,6 +39,7 @@ class ControlPlaneStack(Stack):
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         self.env_name, self.config = env_name, config
         self.network, self.storage, self.images = network, storage, images
+        self.adopted_roles = {team.name: team.adopt_job_roles for team in config.teams}
         self.team_names = [team.name for team in config.teams]
         self.key = ControlKey(
             self,
@@ -100,6 +101,7 @@ class ControlPlaneStack(Stack):
             file_system_id=file_system.id if file_system else None,
             file_system_path=file_system.path(team) if file_system else None,
             model_package_group=self._model_group(team),
+            adopt_job_roles=self.adopted_roles[team],
         )
         return TeamMachine(
             self,
@@ -128,6 +130,12 @@ class ControlPlaneStack(Stack):
     def _events_and_alarms(self) -> None:
         minutes = self.config.watchdog.schedule_minutes
         WatchdogClock(self, "WatchdogClock", minutes=minutes, alias=self.handlers.alias("watchdog"))
+        Daily(
+            self,
+            "QuotaReport",
+            description="Everstep quota report",
+            alias=self.handlers.alias("quota_report"),
+        )
         machines = {team: built.machine for team, built in self.machines.items()}
         arns = [machine.state_machine_arn for machine in machines.values()]
         dead_queues = {}

@@ -1,4 +1,4 @@
-"""What starts a handler that is no state: queued events, and the watchdog's clock."""
+"""What starts a handler that is no state: queued events, and the clocks."""
 
 from collections.abc import Sequence
 
@@ -80,6 +80,22 @@ class QueuedEvents(Construct):
             data_key_reuse=Duration.hours(1),
             enforce_ssl=True,
             **more,  # type: ignore[arg-type]
+        )
+
+
+class Daily(Construct):
+    """A report: a missed one is sent late rather than not."""
+
+    def __init__(
+        self, scope: Construct, name: str, *, description: str, alias: lambda_.IAlias
+    ) -> None:
+        super().__init__(scope, name)
+        events.Rule(
+            self,
+            "Rule",
+            description=description,
+            schedule=events.Schedule.rate(Duration.days(1)),
+            targets=[targets.LambdaFunction(alias, retry_attempts=2)],
         )
 
 

@@ -27,7 +27,7 @@ NOT_BUNDLED = [
 ]
 """As in a .gitignore. Everything is left out but what handlers import."""
 
-TIMEOUTS = {"watchdog": Duration.seconds(60)}
+TIMEOUTS = {name: Duration.seconds(60) for name in ("watchdog", "quota_report")}
 TIMEOUT = Duration.seconds(30)
 MEMORY_MIB = 512
 ALIAS = "live"

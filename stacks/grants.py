@@ -23,18 +23,27 @@ def _use(thing: str, service: str, *actions: str) -> Use:
 
 
 READ_WRITE = _use("table", "dynamodb", "GetItem", "UpdateItem")
+READ = _use("table", "dynamodb", "GetItem")
 PUT = _use("table", "dynamodb", "PutItem")
 QUERY = _use("table", "dynamodb", "Query")
 QUERY_ACTIVE = _use("active_index", "dynamodb", "Query")
 
 METRICS = _use("metrics", "cloudwatch", "GetMetricData")
 QUOTAS = _use("quotas", "servicequotas", "ListServiceQuotas", "ListAWSDefaultServiceQuotas")
-SEARCH = _use("search", "sagemaker", "Search")
+ASK = _use("sagemaker_quotas", "servicequotas", "RequestServiceQuotaIncrease")
+ASK_AGAIN = _use("quotas", "servicequotas", "ListRequestedServiceQuotaChangeHistoryByQuota")
+"""Which request is open, where AWS says that there is one."""
+FIRST_ASK = _use("quota_role", "iam", "CreateServiceLinkedRole")
+"""The account's first request makes Service Quotas' own role, in the caller's name."""
+FOLLOW = _use("quotas", "servicequotas", "GetRequestedServiceQuotaChange")
+SEARCH = _use("search", "sagemaker", "Search", "ListTrainingJobs")
 DESCRIBE = _use("jobs", "sagemaker", "DescribeTrainingJob")
+TAGS = _use("jobs", "sagemaker", "ListTags")
 STOP = _use("jobs", "sagemaker", "StopTrainingJob")
 UPDATE = _use("jobs", "sagemaker", "UpdateTrainingJob")
 CREATE = _use("jobs", "sagemaker", "CreateTrainingJob", "AddTags", "ListTags")
 PASS_JOB_ROLE = _use("job_roles", "iam", "PassRole")
+PASS_ADOPTED_ROLE = _use("adopted_roles", "iam", "PassRole")
 
 START = _use("machines", "states", "StartExecution")
 FINISH_TOKEN = _use("machines", "states", "SendTaskSuccess", "SendTaskFailure")
@@ -59,13 +68,22 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         PUT,
         QUERY,
         DESCRIBE_EXECUTION,
+        DESCRIBE,
+        TAGS,
         *_read("data"),
         *_read("output"),
     ),
-    "check_quota": (READ_WRITE, QUOTAS, SEARCH),
+    "check_quota": (READ_WRITE, QUOTAS, SEARCH, ASK, ASK_AGAIN, FIRST_ASK),
     "wait_for_room": (READ_WRITE, TELL),
     "plan_attempt": (READ_WRITE, PUT, QUERY, QUOTAS, SEARCH, *_read("checkpoint")),
-    "launch_attempt": (READ_WRITE, CREATE, PASS_JOB_ROLE, DESCRIBE, FINISH_TOKEN),
+    "launch_attempt": (
+        READ_WRITE,
+        CREATE,
+        PASS_JOB_ROLE,
+        PASS_ADOPTED_ROLE,
+        DESCRIBE,
+        FINISH_TOKEN,
+    ),
     "inspect_attempt": (READ_WRITE, DESCRIBE, STOP, FINISH_TOKEN, PROGRESS, TELL),
     "classify": (READ_WRITE, DESCRIBE, TAIL, *_read("output"), *_read("checkpoint")),
     "decide": (READ_WRITE, QUERY, UPDATE, TELL),
@@ -77,7 +95,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "finish": (READ_WRITE, QUERY, UPDATE, TELL),
     "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
     "continue_as_new": (READ_WRITE, QUERY, START),
-    "on_job_event": (READ_WRITE, DESCRIBE, FINISH_TOKEN),
+    "on_job_event": (READ_WRITE, DESCRIBE, TAGS, FINISH_TOKEN, START, TELL),
     "on_execution_event": (READ_WRITE, QUERY, DESCRIBE_EXECUTION, STOP, TELL),
     "watchdog": (
         READ_WRITE,
@@ -90,9 +108,11 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         DESCRIBE_EXECUTION,
         METRICS,
         QUOTAS,
+        FOLLOW,
         SEARCH,
         TELL,
     ),
+    "quota_report": (READ, QUERY_ACTIVE, QUOTAS, SEARCH, TELL),
 }
 
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey")
@@ -117,6 +137,8 @@ def statements(handler: str, things: Things) -> Iterable[iam.PolicyStatement]:
     if DATA_KEY_THINGS & actions.keys():
         actions["data_key"] = ["kms:Decrypt"]
     for thing, allowed in actions.items():
+        if not things.arns[thing]:
+            continue  # config names none
         yield iam.PolicyStatement(
             sid=thing.title().replace("_", ""),
             actions=allowed,

@@ -52,6 +52,11 @@ class Handlers(Construct):
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,
             rules=config.rules,
+            adopters={
+                role: self._machine_arn(machine_name(env_name, team.name))
+                for team in config.teams
+                for role in team.adopt_job_roles
+            },
         )
         environment = {
             "EVERSTEP_CONTROL": stack.to_json_string(
@@ -60,8 +65,10 @@ class Handlers(Construct):
             "POWERTOOLS_SERVICE_NAME": "everstep",
             "POWERTOOLS_LOG_LEVEL": config.lambdas.log_level,
         }
+        machines = {team.name: machine_name(env_name, team.name) for team in config.teams}
         things = self._things(
-            {team.name: machine_name(env_name, team.name) for team in config.teams},
+            config,
+            machines,
             [model_group_name(env_name, team.name) for team in config.teams],
             table,
             topic,
@@ -88,8 +95,18 @@ class Handlers(Construct):
     def alias(self, handler: str) -> lambda_.Alias:
         return self.functions[handler].alias
 
+    def _machine_arn(self, name: str) -> str:
+        """By name: a reference would be a cycle."""
+        return Stack.of(self).format_arn(
+            service="states",
+            resource="stateMachine",
+            resource_name=name,
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
     def _things(
         self,
+        config: Config,
         machines: Mapping[str, str],
         groups: Sequence[str],
         table: RunsTable,
@@ -98,7 +115,7 @@ class Handlers(Construct):
         job_roles: Mapping[str, iam.IRole],
         key: kms.IKey,
     ) -> Things:
-        """ARNs of ``stacks.grants``' words. Machines by name: a reference would be a cycle."""
+        """ARNs of ``stacks.grants``' words."""
         stack = Stack.of(self)
 
         def arn(service: str, resource: str, name: str) -> str:
@@ -116,12 +133,24 @@ class Handlers(Construct):
         jobs = stack.format_arn(service="sagemaker", resource="training-job", resource_name="*")
         arns = {
             "quotas": ["*"],
+            "sagemaker_quotas": [
+                stack.format_arn(service="servicequotas", resource="sagemaker", resource_name="*")
+            ],
+            "quota_role": [
+                stack.format_arn(
+                    service="iam",
+                    region="",
+                    resource="role",
+                    resource_name="aws-service-role/servicequotas.amazonaws.com/"
+                    "AWSServiceRoleForServiceQuotas",
+                )
+            ],
             "search": ["*"],
             "metrics": ["*"],
             "table": [table.table.table_arn],
             "active_index": [table.active_index_arn],
             "topic": [topic.topic_arn],
-            "machines": [arn("states", "stateMachine", name) for name in machines.values()],
+            "machines": [self._machine_arn(name) for name in machines.values()],
             "executions": [arn("states", "execution", f"{name}:*") for name in machines.values()],
             "jobs": [jobs],
             "models": [
@@ -129,6 +158,7 @@ class Handlers(Construct):
                 *(model("model-package", f"{name}/*") for name in groups),
             ],
             "job_roles": [role.role_arn for role in job_roles.values()],
+            "adopted_roles": [role for team in config.teams for role in team.adopt_job_roles],
             "job_logs": [group, f"{group}:*"],
             "control_key": [key.key_arn],
             "data_key": [storage.key.key_arn],
@@ -141,4 +171,12 @@ class Handlers(Construct):
             arns[f"{word}_bucket"] = [bucket.bucket_arn]
             arns[f"{word}_objects"] = [bucket.arn_for_objects(f"{team}/*") for team in machines]
         to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-        return Things(arns, conditions={"job_roles": to_sagemaker})
+        for_quotas = {"StringEquals": {"iam:AWSServiceName": "servicequotas.amazonaws.com"}}
+        return Things(
+            arns,
+            conditions={
+                "job_roles": to_sagemaker,
+                "adopted_roles": to_sagemaker,
+                "quota_role": for_quotas,
+            },
+        )

@@ -40,12 +40,24 @@ WILDCARDS: tuple[Wildcard, ...] = (
     ),
     _w(
         r"\*",
-        "Service Quotas' lists take no resource",
+        "Service Quotas' lists and its requests by id take no resource",
         "servicequotas:ListServiceQuotas",
         "servicequotas:ListAWSDefaultServiceQuotas",
+        "servicequotas:ListRequestedServiceQuotaChangeHistoryByQuota",
+        "servicequotas:GetRequestedServiceQuotaChange",
+    ),
+    _w(
+        r"\*",
+        "SageMaker Search and lists take no resource",
+        "sagemaker:Search",
+        "sagemaker:ListTrainingJobs",
+    ),
+    _w(
+        r"arn:.*:servicequotas:.*:sagemaker/\*",
+        "quotas are known by name; their codes are looked up when one is short",
+        "servicequotas:RequestServiceQuotaIncrease",
     ),
     _w(r"\*", "GetMetricData takes no resource", "cloudwatch:GetMetricData"),
-    _w(r"\*", "SageMaker Search takes no resource", "sagemaker:Search"),
     _w(r"\*", "a login to the registry takes no resource", "ecr:GetAuthorizationToken"),
     _w(
         r"\*",

@@ -19,6 +19,7 @@ from everstep.contracts.records import (
     Run,
     from_item,
     job_name,
+    launch_item,
 )
 from everstep.policy.goodput import StepTime
 
@@ -116,7 +117,9 @@ class Cloud:
 
     def log_lines(self, run_id: str, launch: int, since: int = 0) -> list[tuple[float, str, str]]:
         """(epoch seconds, host, text) of every host of a launch, in order of time."""
-        job = job_name(run_id, launch)
+        # An adopted run's first launch has its owner's name.
+        row = self._query(run_id, launch_item(launch))
+        job = from_item(Launch, row[0]).job_name if row else job_name(run_id, launch)
         try:
             pages = (
                 self.client("logs")

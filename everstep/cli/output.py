@@ -27,7 +27,8 @@ def show_status(view: RunView) -> None:
     step = summary["step"] if summary["step"] is not None else 0
     out.print(f"run      {summary['run_id']}", markup=False)
     out.print(f"status   {summary['status']}", markup=False)
-    out.print(f"step     {step} of {summary['steps']}", markup=False)
+    of = "" if summary["steps"] is None else f" of {summary['steps']}"
+    out.print(f"step     {step}{of}", markup=False)
     if summary["loss"] is not None:
         out.print(f"loss     {summary['loss']}", markup=False)
     if summary["waiting"]:

@@ -42,7 +42,7 @@ class RunView(BaseModel):
             "status": self.run.status,
             "execution_arn": self.run.execution_arn,
             "step": final,
-            "steps": self.run.spec.stop.steps,
+            "steps": None if self.run.adopted else self.run.spec.stop.steps,
             "loss": None if final is None else losses[final],
             "attempts": sum(x.spent_attempt for x in self.launches),
             "steps_lost": paid.steps_lost,

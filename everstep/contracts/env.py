@@ -23,6 +23,8 @@ class ControlEnv(BaseModel):
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)
     """On-demand USD per instance-hour by type, from config; a missing one is said, not guessed."""
+    adopters: dict[str, str] = Field(default_factory=dict)
+    """Job role → state machine of the team that takes failed jobs of that role over."""
 
     rules: list[UserRule] = Field(default_factory=list)
     """The user's own failure rules, asked before the built-in ones."""

@@ -16,6 +16,12 @@ TAG_EXECUTION = "everstep:execution"
 TAG_RUN = "everstep:run"
 TAG_TEAM = "everstep:team"
 
+TAG_AUTO_RETRY = "everstep:auto-retry"
+"""``true`` on a job made elsewhere: take it over when it fails. Never on a job of ours."""
+TAG_ADOPTED = "everstep:adopted-from"
+TAG_MAX_ATTEMPTS = "everstep:max-attempts"
+TAG_LOG_SILENCE = "everstep:log-silence-seconds"
+
 
 class _Event(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
@@ -25,6 +31,7 @@ class JobDetail(_Event):
     job_name: str = Field(alias="TrainingJobName")
     status: str = Field(alias="TrainingJobStatus")
     secondary_status: str = Field(default="", alias="SecondaryStatus")
+    tags: dict[str, str] | None = Field(default=None, alias="Tags")
 
 
 class JobEvent(_Event):

@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 HANDLER_STATES = tuple(list(State)[: list(State).index(State.NEXT)])
-RULE_HANDLERS = ("on_job_event", "on_execution_event", "watchdog")
+RULE_HANDLERS = ("on_job_event", "on_execution_event", "watchdog", "quota_report")
 
 
 class Team(BaseModel):
@@ -61,6 +61,8 @@ class Team(BaseModel):
     file_system_id: str | None = None
     file_system_path: str | None = None
     model_package_group: str | None = None
+    adopt_job_roles: list[str] = Field(default_factory=list)
+    """Roles of jobs made elsewhere that this team's machine may take over."""
 
 
 class Start(BaseModel):

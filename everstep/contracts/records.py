@@ -77,6 +77,21 @@ class Waiting(BaseModel):
     """The payload that the state was entered with, to go on with."""
 
 
+class Adopted(BaseModel):
+    """A job made elsewhere, and the request that makes it again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job: str
+    arn: str
+    created_epoch: float
+    request: dict[str, Any]
+    """CreateTrainingJob's input but for the name, with the owner's own tags."""
+    withheld: list[tuple[str, str]] = Field(default_factory=list)
+    """(section, name) of values that look like secrets: not in this table, read from the first
+    job again at each launch."""
+
+
 class Run(BaseModel):
     """One run. Times are epoch seconds."""
 
@@ -96,6 +111,8 @@ class Run(BaseModel):
     waiting: Waiting | None = None
     waited_seconds: float = 0.0
     dataset_vocab_size: int | None = None
+    adopted: Adopted | None = None
+    """Set where the run began as a job made elsewhere: ``spec`` then only holds its limits."""
     final_step: int | None = None
     export_uri: str | None = None
     model_package_arn: str | None = None

@@ -1,5 +1,6 @@
 """Run ids are execution names: SageMaker's job-name pattern, short enough for every suffix."""
 
+import hashlib
 import re
 
 from everstep.contracts.problems import Problem
@@ -18,6 +19,12 @@ def next_execution_name(execution_name: str) -> str:
     match = _CONTINUATION.search(execution_name)
     number = int(match[1]) + 1 if match else 1
     return f"{run_id_of(execution_name)}-c{number:02d}"
+
+
+def adoption_name(job_arn: str) -> str:
+    """The execution, and run, that takes a foreign job over: one a job, whoever asks, however
+    often."""
+    return f"adopt-{hashlib.sha256(job_arn.encode()).hexdigest()[:12]}"
 
 
 def problem_of_run_id(execution_name: str) -> list[Problem]:

@@ -129,6 +129,12 @@ class Budget(Section):
     """One message when this share of any limit is used."""
 
 
+class Quota(Section):
+    request_increase: bool = False
+    """Where a quota can never hold the run: ask AWS for an increase, once, and wait for the answer,
+    at most ``retry.wait_deadline_hours``. Otherwise the run is refused with the arithmetic."""
+
+
 class Notify(Section):
     on: list[Literal["done", "give_up", "retry", "wait", "budget"]] = ["done", "give_up", "budget"]
 
@@ -218,6 +224,7 @@ class RunSpec(Section):
     checkpoint: Checkpoint = Checkpoint()
     retry: Retry = Retry()
     budget: Budget = Budget()
+    quota: Quota = Quota()
     notify: Notify = Notify()
     watch: Watch = Watch()
     finish: Finish = Finish()

@@ -141,6 +141,9 @@ def _advice(run: Run, kind: Kind, failure: Failure | None) -> str:
 def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
     if not launches:
         return []
+    if run.adopted is not None:
+        place = (run.adopted.request.get("CheckpointConfig") or {}).get("S3Uri", "nowhere")
+        return [f"Taken over from job {run.adopted.job}; checkpoints: {place}"]
     trained = [x for x in launches if not x.export]
     saved = max((x.committed_step or x.resume_step for x in trained), default=0)
     step = run.final_step or saved

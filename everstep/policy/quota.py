@@ -29,6 +29,15 @@ class Need(NamedTuple):
     shared: bool
 
 
+class JobInUse(NamedTuple):
+    """A job that holds instances: it runs, or ended and keeps them as a warm pool."""
+
+    instance_type: str
+    instances: int
+    spot: bool = False
+    keeps_alive: bool = False
+
+
 class Room(StrEnum):
     GO = "go"
     WAIT = "wait"
@@ -49,6 +58,10 @@ def usage_quota(instance_type: str, purchase: str) -> str:
     return f"{instance_type} for {kind} usage"
 
 
+def pool_quota(instance_type: str) -> str:
+    return f"{instance_type} for training warm pool usage"
+
+
 def needs_of(spec: RunSpec, target: Target) -> list[Need]:
     """Every quota that one job on this target touches. A training plan's machines count in none
     of the usage quotas."""
@@ -60,9 +73,13 @@ def needs_of(spec: RunSpec, target: Target) -> list[Need]:
         needs.append(Need(usage_quota(target.instance_type, target.purchase), target.nodes, True))
         needs.append(Need(TOTAL[target.purchase], target.nodes, True))
     if target.warm_pool_seconds:
-        name = f"{target.instance_type} for training warm pool usage"
-        needs.append(Need(name, target.nodes, True))
+        needs.append(Need(pool_quota(target.instance_type), target.nodes, True))
     return needs
+
+
+def shortfalls(needs: Iterable[Need], quotas: Mapping[str, float]) -> list[Need]:
+    """Needs that the quota could not hold if nobody else used any of it."""
+    return [n for n in needs if (limit := quotas.get(n.quota)) is not None and n.amount > limit]
 
 
 def judge(needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]) -> Verdict:
@@ -97,11 +114,14 @@ def best(verdicts: list[Verdict]) -> Verdict:
     return Verdict(room=Room.NEVER, reason="; ".join(v.reason for v in verdicts))
 
 
-def usage(jobs: Iterable[tuple[str, int, bool]]) -> dict[str, float]:
-    """In-use counts by quota name, from running jobs as (instance type, count, spot)."""
+def usage(jobs: Iterable[JobInUse]) -> dict[str, float]:
+    """In-use counts by quota name. Kept machines count as if their job still ran."""
     used: dict[str, float] = {}
-    for instance_type, count, spot in jobs:
-        purchase = "spot" if spot else "on_demand"
-        for name in (usage_quota(instance_type, purchase), TOTAL[purchase]):
-            used[name] = used.get(name, 0.0) + count
+    for job in jobs:
+        purchase = "spot" if job.spot else "on_demand"
+        names = [usage_quota(job.instance_type, purchase), TOTAL[purchase]]
+        if job.keeps_alive:
+            names.append(pool_quota(job.instance_type))
+        for name in names:
+            used[name] = used.get(name, 0.0) + job.instances
     return used

@@ -69,6 +69,16 @@ class Checkpoints:
         whole = all(sizes.get(entry.path) == entry.size for entry in manifest.entries)
         return manifest if whole else None
 
+    def last_change(self, uri: str) -> float | None:
+        """When any object below a prefix was last written."""
+        bucket, prefix = split(uri)
+        times = [
+            item["LastModified"].timestamp()
+            for page in self._pages(bucket, f"{prefix}/")
+            for item in page.get("Contents", [])
+        ]
+        return max(times, default=None)
+
     def failure_file(self, output_uri: str, launch: int) -> FailureFile | None:
         text = self.read(f"{output_uri}/{launch:05d}/failure.json")
         try:

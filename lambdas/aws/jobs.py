@@ -1,6 +1,6 @@
 """SageMaker training jobs: make, look, stop, and settle what has ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -46,33 +46,21 @@ class Jobs:
 
     def describe(self, name: str) -> Job | None:
         """None when there is no such job."""
+        answer = self.described(name)
+        return None if answer is None else job_of(answer)
+
+    def described(self, name: str) -> dict[str, Any] | None:
+        """DescribeTrainingJob's whole answer."""
         try:
-            answer = self._client.describe_training_job(TrainingJobName=name)
+            return dict(self._client.describe_training_job(TrainingJobName=name))
         except ClientError as error:
             if _is_missing(error):
                 return None
             raise
-        transitions = answer.get("SecondaryStatusTransitions") or []
-        created = answer["CreationTime"].timestamp()
-        ended = answer.get("TrainingEndTime") or answer.get("LastModifiedTime")
-        started = answer.get("TrainingStartTime")
-        return Job(
-            arn=answer["TrainingJobArn"],
-            status=answer["TrainingJobStatus"],
-            secondary_status=answer["SecondaryStatus"],
-            secondary_since=transitions[-1]["StartTime"].timestamp() if transitions else created,
-            created_epoch=created,
-            metrics={m["MetricName"]: m["Value"] for m in answer.get("FinalMetricDataList") or []},
-            outcome=Outcome(
-                status=answer["TrainingJobStatus"],
-                secondary_status=answer["SecondaryStatus"],
-                failure_reason=redact(answer.get("FailureReason") or ""),
-                transitions=[t["Status"] for t in transitions],
-                started_epoch=started.timestamp() if started else None,
-                ended_epoch=ended.timestamp() if ended else None,
-                billable_seconds=answer.get("BillableTimeInSeconds") or 0,
-            ),
-        )
+
+    def tags(self, arn: str) -> dict[str, str]:
+        pages = self._client.get_paginator("list_tags").paginate(ResourceArn=arn)
+        return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
     def create(self, launch: Launch, request: dict[str, Any]) -> None:
         """Make the job, or find that an earlier invocation made it. Raises LaunchRefused."""
@@ -151,8 +139,32 @@ class Jobs:
         job = self.describe(launch.job_name)
         if job is None:
             return False
-        tags = self._client.list_tags(ResourceArn=job.arn)["Tags"]
-        return {"Key": TAG_EXECUTION, "Value": launch.execution_arn} in tags
+        return self.tags(job.arn).get(TAG_EXECUTION) == launch.execution_arn
+
+
+def job_of(answer: Mapping[str, Any]) -> Job:
+    """DescribeTrainingJob's answer in our words."""
+    transitions = answer.get("SecondaryStatusTransitions") or []
+    created = answer["CreationTime"].timestamp()
+    ended = answer.get("TrainingEndTime") or answer.get("LastModifiedTime")
+    started = answer.get("TrainingStartTime")
+    return Job(
+        arn=answer["TrainingJobArn"],
+        status=answer["TrainingJobStatus"],
+        secondary_status=answer["SecondaryStatus"],
+        secondary_since=transitions[-1]["StartTime"].timestamp() if transitions else created,
+        created_epoch=created,
+        metrics={m["MetricName"]: m["Value"] for m in answer.get("FinalMetricDataList") or []},
+        outcome=Outcome(
+            status=answer["TrainingJobStatus"],
+            secondary_status=answer["SecondaryStatus"],
+            failure_reason=redact(answer.get("FailureReason") or ""),
+            transitions=[t["Status"] for t in transitions],
+            started_epoch=started.timestamp() if started else None,
+            ended_epoch=ended.timestamp() if ended else None,
+            billable_seconds=answer.get("BillableTimeInSeconds") or 0,
+        ),
+    )
 
 
 def _is_missing(error: ClientError) -> bool:

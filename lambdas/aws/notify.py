@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from everstep.contracts.env import ControlEnv
 from everstep.contracts.failures import Failure
 from everstep.contracts.records import Launch, Run
-from everstep.policy.notice import Kind, notice
+from everstep.policy.notice import SUBJECT_LENGTH, Kind, notice
 
 logger = Logger(service="everstep", child=True)
 
@@ -44,15 +44,22 @@ class Notifier:
             prices_usd=self._env.prices_usd,
         )
         words = {"kind": kind, "team": run.team.name, "run_id": run.run_id, "id": said.id}
+        self._publish(said.subject, said.body, words)
+
+    def tell(self, subject: str, text: str) -> None:
+        """What is of no run. SNS takes subjects of printable ASCII."""
+        self._publish(f"[Everstep] {subject}"[:SUBJECT_LENGTH], text, {})
+
+    def _publish(self, subject: str, body: str, words: dict[str, str]) -> None:
         try:
             self._client.publish(
                 TopicArn=self._env.topic_arn,
-                Subject=said.subject,
-                Message=said.body,
+                Subject=subject,
+                Message=body,
                 MessageAttributes={
                     name: {"DataType": "String", "StringValue": value}
                     for name, value in words.items()
                 },
             )
         except (ClientError, BotoCoreError):
-            logger.exception("a message was not sent", run_id=run.run_id, kind=kind)
+            logger.exception("a message was not sent", subject=subject, about=words)

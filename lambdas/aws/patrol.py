@@ -6,18 +6,20 @@ from typing import NamedTuple
 from everstep.contracts.events import TERMINAL_JOB_STATUSES
 from everstep.contracts.failures import StopReason
 from everstep.contracts.instances import INSTANCE_TYPES
-from everstep.contracts.payloads import State, Step
+from everstep.contracts.payloads import Step
 from everstep.contracts.records import Launch, Outcome, Run, RunStatus
-from everstep.policy.quota import Room
 from everstep.policy.watchdog import idles
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.look import known, look
 from lambdas.aws.metrics import Question
-from lambdas.aws.room import end_wait, room_for
+from lambdas.aws.room import end_wait, wakes_to
 from lambdas.aws.services import Services
 
 MAKING_SECONDS = 600
 """Longer than any invocation of LaunchAttempt: after this no one makes a planned job any more."""
+
+INCREASE_PERIODS = 5
+"""Between two looks at an increase that AWS has not answered: people answer, in hours."""
 
 
 class Stepping(NamedTuple):
@@ -80,6 +82,10 @@ def stop_idle(stepping: Iterable[Stepping], services: Services) -> None:
             services.jobs.stop(launch, verdict.stop, verdict.detail)
 
 
+def look_at_increase(key: str, services: Services) -> None:
+    services.increases.follow(key, services.env.watchdog_period_seconds * INCREASE_PERIODS)
+
+
 def look_at_waiting(run_id: str, item: str, services: Services) -> None:
     run = services.store.run(run_id)
     waiting = run.waiting
@@ -90,9 +96,10 @@ def look_at_waiting(run_id: str, item: str, services: Services) -> None:
         end_wait(run, services.store, now, RunStatus.STOPPED)
         return
     held = max(waiting.hold_seconds, run.spec.retry.backoff_seconds)
-    if now - waiting.since_epoch < held or room_for(run, services.quotas).room is not Room.GO:
+    state = wakes_to(run, services) if now - waiting.since_epoch >= held else None
+    if state is None:
         return
     # Token first: a pass that dies in between wakes the run twice, never not at all.
     step = Step.model_validate(waiting.step)
-    services.machine.succeed(waiting.task_token, step.to(State.PLAN_ATTEMPT, message=None))
+    services.machine.succeed(waiting.task_token, step.to(state, message=None))
     end_wait(run, services.store, now)

@@ -4,7 +4,7 @@ from typing import Any
 
 from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import Problem, describe
-from everstep.contracts.records import Run, RunStatus
+from everstep.contracts.records import Adopted, Run, RunStatus
 from everstep.contracts.run_id import run_id_of
 from everstep.contracts.run_spec import RunSpec
 from lambdas.aws.services import Services
@@ -22,12 +22,15 @@ def goes_on(step: Step, start: Start, services: Services) -> dict[str, Any] | No
     return step.to(State.DECIDE if last.failure else State.CLASSIFY, launch=last.launch)
 
 
-def register(step: Step, spec: RunSpec, start: Start, services: Services) -> dict[str, Any]:
+def register(
+    step: Step, spec: RunSpec, start: Start, services: Services, adopted: Adopted | None = None
+) -> dict[str, Any]:
     run = Run(
         run_id=step.run_id,
         execution_arn=start.execution_arn,
         team=start.team,
         spec=spec,
+        adopted=adopted,
         created_epoch=services.clock(),
     )
     if services.store.put_new(run):

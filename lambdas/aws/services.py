@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from everstep.contracts.env import ControlEnv
 from lambdas.aws.checkpoints import Checkpoints
+from lambdas.aws.increases import Increases
 from lambdas.aws.jobs import Jobs
 from lambdas.aws.logs import JobLogs
 from lambdas.aws.machine import Machine
@@ -75,6 +76,16 @@ class Services:
     @cached_property
     def quotas(self) -> Quotas:
         return Quotas(self.client("service-quotas"), self.client("sagemaker"))
+
+    @cached_property
+    def increases(self) -> Increases:
+        return Increases(
+            self.client("service-quotas"),
+            self.client("dynamodb"),
+            self.env.table,
+            self.quotas,
+            self.clock,
+        )
 
     @cached_property
     def notifier(self) -> Notifier:

@@ -77,7 +77,7 @@ class Store:
         )
         return [from_item(Launch, _plain(i)) for page in pages for i in page["Items"]]
 
-    def active(self, kind: Literal["launch", "waiting"]) -> Iterator[tuple[str, str]]:
+    def active(self, kind: Literal["launch", "increase", "waiting"]) -> Iterator[tuple[str, str]]:
         """(run id, item) of what may change by itself. The index lags: read the row again."""
         pages = self._client.get_paginator("query").paginate(
             TableName=self._table,
@@ -87,6 +87,18 @@ class Store:
         )
         for page in pages:
             yield from ((i["run_id"]["S"], i["item"]["S"]) for i in page["Items"])
+
+    def marked(self, key: str, item: str) -> bool:
+        return self._get(key, item) is not None
+
+    def mark(self, key: str, item: str) -> None:
+        """Remember that something was said."""
+        self._client.update_item(
+            TableName=self._table,
+            Key={"run_id": {"S": key}, "item": {"S": item}},
+            UpdateExpression="SET said = :y",
+            ExpressionAttributeValues={":y": {"S": "yes"}},
+        )
 
     def put_new(self, record: Run | Launch) -> bool:
         """False when the row exists already."""

@@ -5,13 +5,13 @@ from typing import Any
 from everstep.contracts.failures import Action, Failure, FailureClass
 from everstep.contracts.payloads import State, Step
 from everstep.policy.quota import Room
-from lambdas.aws.room import room_for, seconds_left
+from lambdas.aws.room import room_or_increase, seconds_left
 from lambdas.aws.services import Services, state_handler
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
     run = services.store.run(step.run_id)
-    verdict = room_for(run, services.quotas)
+    verdict = room_or_increase(run, services)
     if verdict.room is Room.GO:
         return step.to(State.PLAN_ATTEMPT)
     left = seconds_left(run, services.clock())
@@ -25,7 +25,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         action=Action.DO_NOT_RETRY,
         cause=f"{waited}{verdict.reason}",
         rule="check-quota",
-        hint="ask for an increase in Service Quotas, then redrive the execution",
+        hint="ask for an increase in Service Quotas, then redrive the execution; or set "
+        "quota.request_increase in the spec",
     )
     services.store.update(run, failure=failure)
     return step.to(State.GIVE_UP)

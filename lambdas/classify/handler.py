@@ -5,11 +5,12 @@ from typing import Any
 from everstep.contracts.payloads import FailedStep, State
 from everstep.contracts.progress import parse_line
 from everstep.policy.classify import Evidence, classify
-from everstep.policy.job_request import checkpoint_uri, output_uri
+from everstep.policy.job_request import output_uri
 from everstep.policy.rule import from_user
 from everstep.policy.turns import patience
 from lambdas.aws.ending import outcome_of
 from lambdas.aws.jobs import NOT_CREATED
+from lambdas.aws.marks import newest_mark
 from lambdas.aws.services import Services, state_handler
 
 
@@ -29,7 +30,7 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     log = services.logs.tail(launch.job_name) if made else []
     steps = [p.step for line in log if (p := parse_line(line.text)) and p.everstep == "step"]
     last_step = max((s for s in steps if s is not None), default=launch.last_step)
-    newest = services.checkpoints.newest(checkpoint_uri(run)) if made else None
+    newest = newest_mark(run, services.checkpoints) if made else None
     error = step.error
     failure = classify(
         Evidence(
@@ -54,7 +55,7 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
         failure=failure,
         last_step=last_step,
         active=False,
-        committed_step=newest.manifest.step if newest else launch.resume_step,
+        committed_step=newest.step if newest else launch.resume_step,
     )
     return step.to(State.DECIDE, message=None)
 

@@ -15,7 +15,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if run.status is not RunStatus.DONE:
         exports = services.store.exports(step.run_id)
         count = len(launches)
-        text = f"done at step {run.final_step} after {count} launch{'es' if count > 1 else ''}"
+        where = "" if run.final_step is None else f" at step {run.final_step}"
+        text = f"done{where} after {count} launch{'es' if count > 1 else ''}"
         services.notifier.send(run, "done", text, [*launches, *exports])
     services.store.update(run, status=RunStatus.DONE, active=False)
     return step.to(State.DONE)

@@ -1,8 +1,11 @@
 """LaunchAttempt: token first, job second. Every half-run of it can be run again."""
 
+from typing import Any
+
 from everstep.contracts.failures import StopReason
 from everstep.contracts.payloads import State, TokenStep
-from everstep.contracts.records import Outcome
+from everstep.contracts.records import Launch, Outcome
+from everstep.policy.adopt import adopted_request
 from everstep.policy.job_request import job_request
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.services import Services, state_handler
@@ -29,9 +32,17 @@ def act(step: TokenStep, services: Services) -> None:
     make_and_wait(
         launch,
         step.task_token,
-        lambda: job_request(store.run(step.run_id), launch),
+        lambda: _request(step.run_id, launch, services),
         services,
     )
+
+
+def _request(run_id: str, launch: Launch, services: Services) -> dict[str, Any]:
+    run = services.store.run(run_id)
+    if run.adopted is None:
+        return job_request(run, launch)
+    first = services.jobs.described(run.adopted.job) if run.adopted.withheld else None
+    return adopted_request(run, launch, first)
 
 
 handler = state_handler(TokenStep, act)

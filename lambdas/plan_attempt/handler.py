@@ -6,9 +6,9 @@ from everstep.contracts.failures import Failure, StopReason
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
 from everstep.contracts.run_spec import Target
-from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.ladder import rung_of
 from everstep.policy.quota import Room, judge, needs_of
+from lambdas.aws.marks import newest_mark
 from lambdas.aws.purse import allowance
 from lambdas.aws.room import end_wait
 from lambdas.aws.services import Services, state_handler
@@ -26,7 +26,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if isinstance(money, Failure):
         services.store.update(run, failure=money)
         return step.to(State.GIVE_UP)
-    newest = services.checkpoints.newest(checkpoint_uri(run))
+    newest = newest_mark(run, services.checkpoints)
     launch = Launch(
         run_id=run.run_id,
         launch=number,
@@ -36,8 +36,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         subnet=_subnet(run, target),
         instance_type=target.instance_type,
         nodes=target.nodes,
-        resume_checkpoint=str(newest.name) if newest else None,
-        resume_step=newest.manifest.step if newest else 0,
+        resume_checkpoint=newest.checkpoint if newest else None,
+        resume_step=newest.step if newest else 0,
         planned_epoch=services.clock(),
         rung=rung_of(former, index),
         straggler_stops=sum(x.stop_reason is StopReason.STRAGGLER for x in launches),
@@ -59,7 +59,7 @@ def _with_room(run: Run, wish: int, services: Services) -> int:
     count = len(run.spec.compute)
     if count == 1:
         return 0
-    values, used = services.quotas.values(), services.quotas.in_use()
+    values, used = services.quotas.values(), services.quotas.in_use(run.run_id)
     order = [(wish + i) % count for i in range(count)]
     for index in order:
         if judge(needs_of(run.spec, run.spec.target(index)), values, used).room is Room.GO:
@@ -70,7 +70,7 @@ def _with_room(run: Run, wish: int, services: Services) -> int:
 def _subnet(run: Run, target: Target) -> str | None:
     """One zone: EFA does not cross zones, and CreateTrainingJob takes no placement group."""
     subnets = run.team.subnets
-    if not subnets:
+    if not subnets or run.adopted is not None:
         return None
     zone = target.zone if target.zone in subnets else next(iter(subnets))
     return subnets[zone][0]

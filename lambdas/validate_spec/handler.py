@@ -9,6 +9,7 @@ from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import Problem, describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
+from lambdas.aws.adoption import adopt, is_adoption
 from lambdas.aws.intake import dataset_problems, read_spec
 from lambdas.aws.register import goes_on, register
 from lambdas.aws.services import Services, state_handler
@@ -23,6 +24,8 @@ def act(start: Start, services: Services) -> dict[str, Any]:
     moved = goes_on(step, start, services)
     if moved is not None:
         return moved
+    if is_adoption(start):
+        return adopt(start, step, services)
     raw, problems = read_spec(start, services.checkpoints)
     spec = None
     if not problems:

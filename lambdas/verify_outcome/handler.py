@@ -11,6 +11,10 @@ from lambdas.aws.services import Services, state_handler
 def act(step: Step, services: Services) -> dict[str, Any]:
     run = services.store.run(step.run_id)
     launch = services.store.launch(step.run_id, step.launch)
+    if run.adopted is not None:
+        # A foreign program keeps no manifest: its own exit code is all there is to go by.
+        services.store.update(run, final_step=launch.last_step)
+        return step.to(State.FINISH)
     newest = services.checkpoints.newest(checkpoint_uri(run))
     wanted = run.spec.stop.steps
     if newest is None:

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from lambdas.aws.patrol import Stepping, look_at_launch, look_at_waiting, stop_idle
+from lambdas.aws.patrol import (
+    Stepping,
+    look_at_increase,
+    look_at_launch,
+    look_at_waiting,
+    stop_idle,
+)
 from lambdas.aws.services import Services, logger, services
 
 
@@ -13,7 +19,7 @@ class WatchdogErrors(Exception):
 
 def act(services: Services) -> dict[str, int]:
     failed: list[str] = []
-    counts = {"launches": 0, "waiting": 0}
+    counts = {"launches": 0, "increases": 0, "waiting": 0}
     stepping: list[Stepping] = []
 
     def each(name: str, one: Callable[[], Stepping | None]) -> None:
@@ -28,6 +34,9 @@ def act(services: Services) -> dict[str, int]:
     for run_id, item in services.store.active("launch"):
         counts["launches"] += 1
         each(f"{run_id} {item}", lambda r=run_id, i=item: look_at_launch(r, i, services))  # type: ignore[misc]
+    for key, item in services.store.active("increase"):
+        counts["increases"] += 1
+        each(f"{key} {item}", lambda k=key: look_at_increase(k, services))  # type: ignore[misc]
     for run_id, item in services.store.active("waiting"):
         counts["waiting"] += 1
         each(f"{run_id} {item}", lambda r=run_id, i=item: look_at_waiting(r, i, services))  # type: ignore[misc]

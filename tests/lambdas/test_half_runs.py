@@ -25,13 +25,13 @@ def state(name: State, **payload: Any) -> Act:
     return lambda world, services: world.act(name, world.payload(**payload), services)
 
 
-def start(name: str = RUN) -> Act:
+def start(name: str = RUN, given: Any = SPEC) -> Act:
     arn = EXECUTION.removesuffix(RUN) + name
     payload = {
         "execution_arn": arn,
         "execution_name": name,
         "team": TEAM.model_dump(),
-        "input": SPEC,
+        "input": given,
     }
     return lambda world, services: world.act(State.VALIDATE_SPEC, payload, services)
 
@@ -41,6 +41,16 @@ def job_event(status: str) -> Act:
         {
             "detail-type": "SageMaker Training Job State Change",
             "detail": {"TrainingJobName": JOB, "TrainingJobStatus": status},
+        }
+    )
+    return lambda world, services: on_job_event(event, services)
+
+
+def foreign_event() -> Act:
+    event = JobEvent.model_validate(
+        {
+            "detail-type": "SageMaker Training Job State Change",
+            "detail": {"TrainingJobName": "notebook", "TrainingJobStatus": "Failed"},
         }
     )
     return lambda world, services: on_job_event(event, services)
@@ -64,6 +74,7 @@ def failed(name: FailureClass, action: Action = Action.RETRY_SAME) -> Failure:
     return Failure(failure_class=name, action=action, cause="the cause", rule="r")
 
 
+BIG = {"compute": [{"instance_type": "ml.m5.large", "nodes": 5}]}
 ENDED = Outcome(status="Failed", secondary_status="Failed", billable_seconds=60)
 
 
@@ -104,7 +115,7 @@ def check_quota_wait(world: World) -> Act:
 
 
 def check_quota_never(world: World) -> Act:
-    world.put_run(spec={"compute": [{"instance_type": "ml.m5.large", "nodes": 5}]})
+    world.put_run(spec=BIG)
     return state(State.CHECK_QUOTA)
 
 
@@ -415,7 +426,55 @@ def watch_a_waiting_run_that_was_aborted(world: World) -> Act:
     return watch
 
 
+def check_quota_asks(world: World) -> Act:
+    world.put_run(spec={**BIG, "quota": {"request_increase": True}})
+    return state(State.CHECK_QUOTA)
+
+
+def watch_an_increase_that_was_approved(world: World) -> Act:
+    check_quota_asks(world)(world, world.services())
+    world.act(State.WAIT_FOR_ROOM, world.payload(task_token=world.machine.token("W1")))
+    world.quotas.approve()
+    world.now += 301
+    return watch
+
+
+def watch_an_increase_that_was_denied(world: World) -> Act:
+    act = watch_an_increase_that_was_approved(world)
+    world.quotas.values[world.quotas.requests[0]["QuotaName"]] = 4.0
+    world.quotas.requests[0]["Status"] = "DENIED"
+    return act
+
+
+def event_of_a_foreign_job(world: World) -> Act:
+    world.put_foreign()
+    return foreign_event()
+
+
+def event_of_a_foreign_job_that_is_refused(world: World) -> Act:
+    world.put_foreign(TuningJobArn="arn:aws:sagemaker:us-east-1:123456789012:tuning-job/t")
+    return foreign_event()
+
+
+def validate_an_adoption(world: World) -> Act:
+    world.put_foreign()
+    return start(given={"adopt": {"job": "notebook"}})
+
+
+def launch_of_an_adopted_job(world: World) -> Act:
+    validate_an_adoption(world)(world, world.services())
+    world.put_launch(2)
+    return state(State.LAUNCH_ATTEMPT, launch=2, task_token=world.machine.token("T1"))
+
+
 SCENARIOS: list[Scenario] = [
+    check_quota_asks,
+    watch_an_increase_that_was_approved,
+    watch_an_increase_that_was_denied,
+    event_of_a_foreign_job,
+    event_of_a_foreign_job_that_is_refused,
+    validate_an_adoption,
+    launch_of_an_adopted_job,
     validate,
     validate_a_bad_spec,
     validate_a_continuation,

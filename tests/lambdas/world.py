@@ -4,6 +4,7 @@
 (``lost=True``) dies before it: every way in which a handler can stop half way.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +59,10 @@ TEAM = Team(
     subnets={"us-east-1a": ["subnet-a"], "us-east-1b": ["subnet-b"]},
     security_groups=["sg-a"],
     model_package_group="everstep-dev-research",
+    adopt_job_roles=["arn:aws:iam::123456789012:role/notebook-jobs"],
 )
+(NOTEBOOK_ROLE,) = TEAM.adopt_job_roles
+MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:everstep-dev-research"
 SPEC: dict[str, Any] = {
     "model": "tiny",
     "data": "stdlib",
@@ -135,6 +139,7 @@ class FakeSageMaker:
             "TrainingJobStatus": "InProgress",
             "SecondaryStatus": "Starting",
             "SecondaryStatusTransitions": [{"Status": "Starting", "StartTime": self.now()}],
+            **{k: v for k, v in request.items() if k not in ("TrainingJobName", "Tags")},
             "ResourceConfig": request.get("ResourceConfig", {}),
         }
 
@@ -178,7 +183,10 @@ class FakeSageMaker:
             raise refuse("ValidationException", "No warm pool")
         self.pools_ended.append(TrainingJobName)
 
-    def list_tags(self, ResourceArn: str) -> dict[str, Any]:
+    def get_paginator(self, name: str) -> "Pages":
+        return Pages(getattr(self, f"_{name}"))
+
+    def _list_tags(self, ResourceArn: str) -> dict[str, Any]:
         return {"Tags": self.jobs[ResourceArn.rpartition("/")[2]]["Tags"]}
 
     def create_model_package(self, **request: Any) -> dict[str, Any]:
@@ -196,23 +204,39 @@ class FakeSageMaker:
         group = self.models[index]["ModelPackageGroupName"]
         return f"arn:aws:sagemaker:{REGION}:123456789012:model-package/{group}/{index + 1}"
 
-    def get_paginator(self, name: str) -> "Pages":
-        if name == "list_model_packages":
-            known = [{**m, "ModelPackageArn": self.model_arn(i)} for i, m in enumerate(self.models)]
-            return Pages([{"ModelPackageSummaryList": known}])
-        assert name == "search"
-        running = [
-            j for j in self.jobs.values() if j["TrainingJobStatus"] in ("InProgress", "Stopping")
+    def _list_model_packages(self, **_: Any) -> dict[str, Any]:
+        known = [{**m, "ModelPackageArn": self.model_arn(i)} for i, m in enumerate(self.models)]
+        return {"ModelPackageSummaryList": known}
+
+    def _list_training_jobs(self, WarmPoolStatusEquals: str) -> dict[str, Any]:
+        kept = [
+            {"TrainingJobName": j["TrainingJobName"]}
+            for j in self.jobs.values()
+            if j.get("WarmPoolStatus", {}).get("Status") == WarmPoolStatusEquals
         ]
-        return Pages([{"Results": [{"TrainingJob": j} for j in running]}])
+        return {"TrainingJobSummaries": kept}
+
+    def _search(self, Resource: str, SearchExpression: dict[str, Any]) -> dict[str, Any]:
+        assert SearchExpression["Operator"] == "Or"
+        found = [
+            {"TrainingJob": job}
+            for job in self.jobs.values()
+            if any(
+                job[f["Name"]] in f["Value"].split(",") and f["Operator"] == "In"
+                for f in SearchExpression["Filters"]
+            )
+        ]
+        return {"Results": found}
 
 
 class Pages:
-    def __init__(self, pages: list[dict[str, Any]]) -> None:
-        self._pages = pages
+    """A paginator of one page."""
 
-    def paginate(self, **_: Any) -> list[dict[str, Any]]:
-        return self._pages
+    def __init__(self, call: Callable[..., dict[str, Any]]) -> None:
+        self._call = call
+
+    def paginate(self, PaginationConfig: Any = None, **request: Any) -> list[dict[str, Any]]:
+        return [self._call(**request)]
 
 
 class FakeMachine:
@@ -224,6 +248,7 @@ class FakeMachine:
         self.heartbeats: list[str] = []
         self.executions: dict[str, str] = {EXECUTION: "RUNNING"}
         self.inputs: dict[str, str] = {}
+        self.started: dict[str, dict[str, Any]] = {}
 
     def token(self, name: str) -> str:
         self.waiting.add(name)
@@ -256,6 +281,7 @@ class FakeMachine:
         if known is not None and (known != "RUNNING" or self.inputs.get(arn) != input):
             raise refuse("ExecutionAlreadyExists", name)
         self.executions[arn], self.inputs[arn] = "RUNNING", input
+        self.started[name] = {"machine": stateMachineArn, "input": json.loads(input)}
         return {"executionArn": arn}
 
     def describe_execution(self, executionArn: str) -> dict[str, Any]:
@@ -301,9 +327,66 @@ class FakeQuotas:
             "ml.m5.xlarge for training job usage": 4.0,
         }
 
+        self.fixed: set[str] = set()
+        """Not adjustable."""
+        self.requests: list[dict[str, Any]] = []
+        self.refusal: ClientError | None = None
+        self.lists = self.looks = 0
+
     def get_paginator(self, name: str) -> Pages:
-        mine = self.values if name == "list_service_quotas" else {}
-        return Pages([{"Quotas": [{"QuotaName": n, "Value": v} for n, v in mine.items()]}])
+        return Pages(getattr(self, f"_{name}"))
+
+    def _list_service_quotas(self, ServiceCode: str) -> dict[str, Any]:
+        self.lists += 1
+        rows = [
+            {
+                "QuotaName": name,
+                "Value": value,
+                "QuotaCode": self.code(name),
+                "Adjustable": name not in self.fixed,
+            }
+            for name, value in self.values.items()
+        ]
+        return {"Quotas": rows}
+
+    def _list_aws_default_service_quotas(self, ServiceCode: str) -> dict[str, Any]:
+        return {"Quotas": []}
+
+    def _list_requested_service_quota_change_history_by_quota(
+        self, ServiceCode: str, QuotaCode: str
+    ) -> dict[str, Any]:
+        return {"RequestedQuotas": [r for r in self.requests if r["QuotaCode"] == QuotaCode]}
+
+    def code(self, name: str) -> str:
+        return f"L-{hashlib.sha256(name.encode()).hexdigest()[:8].upper()}"
+
+    def request_service_quota_increase(
+        self, ServiceCode: str, QuotaCode: str, DesiredValue: float
+    ) -> dict[str, Any]:
+        if self.refusal is not None:
+            raise self.refusal
+        if any(r["QuotaCode"] == QuotaCode and r["Status"] == "PENDING" for r in self.requests):
+            raise refuse("ResourceAlreadyExistsException", "Only one open request is allowed")
+        made = {
+            "Id": f"request-{len(self.requests) + 1}",
+            "QuotaCode": QuotaCode,
+            "QuotaName": next(n for n in self.values if self.code(n) == QuotaCode),
+            "DesiredValue": DesiredValue,
+            "Status": "PENDING",
+            "Created": len(self.requests),
+        }
+        self.requests.append(made)
+        return {"RequestedQuota": made}
+
+    def approve(self, number: int = 0) -> None:
+        """As AWS does it: status and value."""
+        request = self.requests[number]
+        request["Status"] = "APPROVED"
+        self.values[request["QuotaName"]] = request["DesiredValue"]
+
+    def get_requested_service_quota_change(self, RequestId: str) -> dict[str, Any]:
+        self.looks += 1
+        return {"RequestedQuota": next(r for r in self.requests if r["Id"] == RequestId)}
 
 
 class _Counted:
@@ -341,6 +424,7 @@ class World:
             topic_arn=f"arn:aws:sns:{REGION}:123456789012:topic",
             heartbeat_seconds=10,
             prices_usd={"ml.m5.large": 0.1},
+            adopters={NOTEBOOK_ROLE: MACHINE},
         )
         self.calls = 0
         self._streams: set[str] = set()
@@ -440,7 +524,8 @@ class World:
         return self.store.launch(RUN, number)
 
     def active(self) -> list[tuple[str, str]]:
-        return [*self.store.active("launch"), *self.store.active("waiting")]
+        kinds = ("launch", "increase", "waiting")
+        return [row for kind in kinds for row in self.store.active(kind)]
 
     def messages(self) -> list[str]:
         topic = sns_backends[DEFAULT_ACCOUNT_ID][REGION].topics[self.env.topic_arn]
@@ -461,6 +546,8 @@ class World:
             "models": self.sagemaker.models,
             "answers": self.machine.answers,
             "messages": sorted(set(self.messages())),
+            "increases": self.quotas.requests,
+            "started": self.machine.started,
         }
 
     # --- how a test gets there
@@ -503,6 +590,29 @@ class World:
         name = job_name(RUN, number)
         self.sagemaker.put(name, tags=[{"Key": "everstep:execution", "Value": EXECUTION}])
         return name
+
+    def put_foreign(
+        self, name: str = "notebook", status: str = "Failed", reason: str = "", **changes: Any
+    ) -> str:
+        """A job that someone made without us, tagged to be taken over, and how it ended."""
+        tags = changes.pop("tags", {"everstep:auto-retry": "true", "owner": "me"})
+        request = {
+            "RoleArn": NOTEBOOK_ROLE,
+            "AlgorithmSpecification": {"TrainingImage": "i", "TrainingInputMode": "File"},
+            "OutputDataConfig": {"S3OutputPath": "s3://elsewhere/out"},
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 30,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+            "CheckpointConfig": {"S3Uri": f"{TEAM.checkpoint_uri}/theirs"},
+            "Environment": {"MODE": "a", "WANDB_API_KEY": "0123456789"},
+            **changes,
+        }
+        self.sagemaker.put(name, [{"Key": k, "Value": v} for k, v in tags.items()], **request)
+        self.sagemaker.end(name, status, reason=reason or "InternalServerError: We lost it.")
+        return str(self.sagemaker.jobs[name]["TrainingJobArn"])
 
     def decided(self, kind: DecisionKind, **more: Any) -> Decision:
         return Decision(kind=kind, reason="r", **more)

@@ -7,6 +7,7 @@ from everstep.policy.quota import (
     LONGEST_RUN,
     PER_JOB,
     TOTAL,
+    JobInUse,
     Need,
     Room,
     best,
@@ -95,9 +96,11 @@ def test_a_quota_that_no_list_names_is_not_held_against_a_run() -> None:
 
 
 def test_use_is_counted_by_type_and_purchase() -> None:
-    assert usage([(P5, 4, False), (P5, 2, False), (P5, 1, True)]) == {
+    jobs = [JobInUse(P5, 4), JobInUse(P5, 2, keeps_alive=True), JobInUse(P5, 1, spot=True)]
+    assert usage(jobs) == {
         USAGE: 6,
         TOTAL["on_demand"]: 6,
+        f"{P5} for training warm pool usage": 2,
         f"{P5} for spot training job usage": 1,
         TOTAL["spot"]: 1,
     }

@@ -52,6 +52,20 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("teams", [], "teams", "at least 1"),
     ("teams.1.name", "research", "teams.1.name", "twice"),
     ("teams.0.name", "Research Team", "teams.0.name", "pattern"),
+    (
+        "teams.0.adopt_job_roles", ["notebook-jobs"],
+        "teams.0.adopt_job_roles.0", "pattern",
+    ),
+    (
+        "teams.0.adopt_job_roles", ["arn:aws:iam::111122223333:role/x"],
+        "teams.0.adopt_job_roles.0", "not a role of account 444455556666",
+    ),
+    (
+        "teams.0.adopt_job_roles", ["arn:aws:iam::444455556666:role/x"] * 2,
+        "teams.0.adopt_job_roles.1", "already named by team research",
+    ),
+    ("teams.0.adopt_job_roles", ["arn:aws:iam::444455556666:role/*"],
+     "teams.0.adopt_job_roles.0", "pattern"),
     ("watchdog.heartbeat_seconds", 240, "watchdog.heartbeat_seconds", "300 or more"),
     ("watchdog.period_seconds", 0, "watchdog.period_seconds", "greater than"),
     ("lambdas.powertools_layer", "latest", "lambdas.powertools_layer", "pattern"),

@@ -31,7 +31,8 @@ def test_functions_are_alike_but_for_what_config_says(prod: Synthesised) -> None
         assert function["Runtime"] == "python3.12"
         assert function["Architectures"] == ["x86_64"]
         assert function["TracingConfig"] == {"Mode": "Active"}
-        assert function["Timeout"] == (60 if "watchdog" in function["Handler"] else 30)
+        slow = function["Handler"].split(".")[1] in ("watchdog", "quota_report")
+        assert function["Timeout"] == (60 if slow else 30)
         assert function["Layers"] == [prod.config.powertools_layer]
         env = ControlEnv.parse(
             {k: flatten(v) for k, v in function["Environment"]["Variables"].items()}
@@ -174,10 +175,15 @@ def test_key_lets_the_writing_services_in(prod: Synthesised) -> None:
     }
 
 
-def test_watchdog_runs_each_minute_through_its_alias(prod: Synthesised) -> None:
-    rules = [r for r in prod.resources("AWS::Events::Rule") if "ScheduleExpression" in r]
-    assert [rule["ScheduleExpression"] for rule in rules] == ["rate(1 minute)"]
-    assert "WatchdogAlias" in rules[0]["Targets"][0]["Arn"]["Ref"]
+def test_the_clocks_start_aliases(prod: Synthesised) -> None:
+    rules = {
+        r["ScheduleExpression"]: r["Targets"][0]["Arn"]["Ref"]
+        for r in prod.resources("AWS::Events::Rule")
+        if "ScheduleExpression" in r
+    }
+    assert set(rules) == {"rate(1 minute)", "rate(1 day)"}
+    assert "WatchdogAlias" in rules["rate(1 minute)"]
+    assert "QuotaReportAlias" in rules["rate(1 day)"]
 
 
 def test_alarms_tell_the_topic(prod: Synthesised) -> None:

@@ -1,5 +1,7 @@
 """Least privilege, read from the templates."""
 
+import json
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,10 +9,11 @@ import pytest
 
 from everstep.contracts.names import construct_id, handler_folder
 from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
+from stacks.config import CONFIG_FOLDER, check
 from stacks.grants import GRANTS
 from stacks.wildcards import WILDCARDS, reason_for
 
-from .conftest import Synthesised, flatten
+from .conftest import Synthesised, flatten, synthesise
 
 
 def _list(value: Any) -> list[Any]:
@@ -132,3 +135,66 @@ def test_only_sagemaker_of_this_account_takes_a_job_role(prod: Synthesised) -> N
             },
         },
     )
+
+
+NOTEBOOKS = "arn:aws:iam::444455556666:role/notebook-jobs"
+
+
+@pytest.fixture(scope="module")
+def adopting(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
+    """prod, where one team names a role whose jobs it takes over."""
+    raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
+    raw["teams"][0]["adopt_job_roles"] = [NOTEBOOKS]
+    config, problems = check(raw)
+    assert problems == []
+    return synthesise("prod", tmp_path_factory.mktemp("cdk") / "adopting", config)
+
+
+def test_adoption_costs_one_role_that_launch_attempt_may_pass_and_nothing_else(
+    prod: Synthesised, adopting: Synthesised
+) -> None:
+    def policies(of: Synthesised) -> list[tuple[str, str]]:
+        return sorted((n, json.dumps(s, sort_keys=True)) for n, s in _policies(of))
+
+    more = [found for found in policies(adopting) if found not in policies(prod)]
+    ((name, text),) = more
+    assert "LaunchAttempt" in name
+    assert len(policies(adopting)) == len(policies(prod)) + 1
+    assert json.loads(text) == {
+        "Sid": "AdoptedRoles",
+        "Effect": "Allow",
+        "Action": "iam:PassRole",
+        "Resource": NOTEBOOKS,
+        "Condition": {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+    }
+    assert adopting.report == []
+
+
+def test_only_the_team_that_names_a_role_takes_its_jobs_over(adopting: Synthesised) -> None:
+    machines = {
+        machine["StateMachineName"]: flatten(machine["DefinitionString"])
+        for machine in adopting.resources("AWS::StepFunctions::StateMachine")
+    }
+    assert NOTEBOOKS in machines["everstep-prod-research"]
+    assert NOTEBOOKS not in machines["everstep-prod-applied"]
+    environment = flatten(
+        next(
+            f["Environment"]["Variables"]["EVERSTEP_CONTROL"]
+            for f in adopting.resources("AWS::Lambda::Function")
+            if f["FunctionName"] == "everstep-prod-OnJobEvent"
+        )
+    )
+    adopters = environment.partition('"adopters":')[2]
+    assert NOTEBOOKS in adopters
+    assert ":stateMachine:everstep-prod-research" in adopters
+
+
+def test_only_check_quota_asks_for_more_and_only_of_sagemaker(prod: Synthesised) -> None:
+    asking = [
+        (name, statement)
+        for name, statement in _policies(prod)
+        if "servicequotas:RequestServiceQuotaIncrease" in _list(statement["Action"])
+    ]
+    ((name, statement),) = asking
+    assert "CheckQuota" in name
+    assert flatten(statement["Resource"]).endswith(":sagemaker/*")
