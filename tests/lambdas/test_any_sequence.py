@@ -241,7 +241,7 @@ class AnySequence(RuleBasedStateMachine):
             assert job_name(RUN, x.launch) == x.job_name
 
 
-TestAnySequence = AnySequence.TestCase
+TestAnySequence = pytest.mark.slow(AnySequence.TestCase)
 TestAnySequence.settings = settings(
     max_examples=25,
     stateful_step_count=15,
