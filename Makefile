@@ -7,7 +7,7 @@ WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
-.PHONY: demo test check check-all synth clean install install-dev lint types imports lint-templates schema lock
+.PHONY: demo test check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -42,6 +42,17 @@ demo: install ## deploy to the emulator, start a run, kill a host, watch it arri
 
 test: install-dev ## every test
 	@$(WITH_NODE) $(BIN)/python -m pytest
+
+SEEDS ?= 200
+SEED_START ?= 0
+AT_ONCE ?= 8
+RUNS ?= 200
+
+chaos: install-dev ## random sequences of faults on the emulator: SEEDS=200 SEED_START=0 AT_ONCE=8
+	@$(WITH_NODE) $(BIN)/python -m tests.chaos --seeds $(SEEDS) --start $(SEED_START) --at-once $(AT_ONCE) $(CHAOS)
+
+load: install-dev ## many runs at once on the emulator, every second one broken: RUNS=200
+	@$(WITH_NODE) $(BIN)/python -m bench.load --runs $(RUNS)
 
 check: install-dev ## ruff, mypy, imports, schema, one environment's templates, the fast tests
 	@$(MAKE) --no-print-directory lint types imports schema lint-templates ENVS=dev

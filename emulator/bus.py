@@ -48,7 +48,8 @@ class Bus:
             "resources": resources,
             "detail": detail,
         }
-        mode = self._world.faults.event_mode() if kind == JOB_EVENT else ""
+        name = str(detail.get("TrainingJobName", ""))
+        mode = self._world.faults.event_mode(name) if kind == JOB_EVENT else ""
         self._world.append("events.jsonl", {"fault": mode, **event})
         if mode == "lose":
             return

@@ -44,17 +44,25 @@ class Control:
         """Reclaim a spot job's machines; ``capacity_back``: the service starts it again."""
         self._post("interrupt_spot", job=job, capacity_back=capacity_back, at_step=at_step)
 
-    def capacity(self, count: int = 1) -> None:
-        """The next jobs fail for lack of capacity."""
-        self._post("capacity", count=count)
+    def capacity(self, count: int = 1, match: str = "") -> None:
+        """The next jobs (whose name contains ``match``) fail for lack of capacity."""
+        self._post("capacity", count=count, match=match)
 
-    def crash_lambda(self, function: str, times: int = 1) -> None:
-        """A function's process dies after its work, before its answer."""
-        self._post("crash_lambda", function=function, times=times)
+    def throttle(self, operation: str, count: int = 1, match: str = "") -> None:
+        """``ThrottlingException`` for an operation's next calls, e.g. ``CreateTrainingJob``."""
+        self._post("throttle", operation=operation, count=count, match=match)
 
-    def events(self, mode: str = "", count: int | None = None) -> None:
+    def crash_lambda(self, function: str, times: int = 1, match: str = "") -> None:
+        """A function's process dies after its work on ``match``, before its answer."""
+        self._post("crash_lambda", function=function, times=times, match=match)
+
+    def events(self, mode: str = "", count: int | None = None, match: str = "") -> None:
         """``lose``, ``double``, ``triple`` or ``late`` job events; an empty mode resets."""
-        self._post("events", mode=mode, count=count)
+        self._post("events", mode=mode, count=count, match=match)
+
+    def forget(self, match: str = "") -> None:
+        """Take back what was asked for ``match``, or everything, and has not happened yet."""
+        self._post("forget", match=match)
 
     def schedule(self, on: bool, name: str = "") -> None:
         """Silence schedules, or one by a part of its rule's name."""
@@ -76,9 +84,9 @@ class Control:
         """Answer a quota's open increase request: ``APPROVED``, ``DENIED``, ``CASE_OPENED`` …"""
         self._post("quota_answer", name=name, status=status)
 
-    def s3_slowdown(self, count: int, who: str = "hosts") -> None:
+    def s3_slowdown(self, count: int, who: str = "hosts", match: str = "") -> None:
         """503 SlowDown for the next S3 requests of training hosts, or of ``any``."""
-        self._post("s3_slowdown", count=count, who=who)
+        self._post("s3_slowdown", count=count, who=who, match=match)
 
     def corrupt_object(self, bucket: str, key: str) -> int:
         """Flip one bit of an object; returns the byte's position."""

@@ -23,13 +23,15 @@ class ControlApi:
         self._orders: dict[tuple[str, str], Callable[[Body], Body]] = {
             ("GET", "status"): self._status,
             ("GET", "processes"): lambda _: {"processes": emulator.world.processes.live()},
-            ("GET", "functions"): lambda _: {"functions": emulator.lambdas.stats},
+            ("GET", "functions"): lambda _: {"functions": emulator.lambdas.statistics()},
             ("GET", "jobs"): self._jobs,
             ("POST", "kill_host"): self._kill_host,
             ("POST", "freeze_host"): lambda body: self._signal(body, signal.SIGSTOP),
             ("POST", "thaw"): lambda body: self._signal(body, signal.SIGCONT),
             ("POST", "kill_process"): self._kill_process,
             ("POST", "interrupt_spot"): self._interrupt_spot,
+            ("POST", "forget"): self._forget,
+            ("POST", "throttle"): lambda body: self._add(f"throttle:{body['operation']}", body),
             ("POST", "capacity"): lambda body: self._add("capacity", body),
             ("POST", "crash_lambda"): self._crash_lambda,
             ("POST", "events"): self._events,
@@ -107,7 +109,11 @@ class ControlApi:
         return {}
 
     def _add(self, kind: str, body: Body) -> Body:
-        self._faults.add(kind, int(body.get("count", 1)))
+        self._faults.add(kind, int(body.get("count", 1)), body.get("match", ""))
+        return {}
+
+    def _forget(self, body: Body) -> Body:
+        self._faults.forget(body.get("match", ""))
         return {}
 
     def _crash_lambda(self, body: Body) -> Body:
@@ -117,14 +123,16 @@ class ControlApi:
         exact = [name for name in known if name == part] or known
         if len(exact) != 1:
             raise AwsError("NoSuchFunction", f"{part!r} is a part of {known or 'no function'}", 404)
-        self._faults.add(f"lambda:{exact[0]}", int(body.get("times", 1)))
+        times = int(body.get("times", 1))
+        self._faults.add(f"lambda:{exact[0]}", times, body.get("match", ""))
         return {"function": exact[0]}
 
     def _events(self, body: Body) -> Body:
         mode, count = body.get("mode", ""), body.get("count")
         if mode not in ("", "lose", "double", "triple", "late"):
             raise AwsError("BadMode", mode)
-        self._faults.set_events(mode, None if count is None else int(count))
+        count = None if count is None else int(count)
+        self._faults.set_events(mode, count, body.get("match", ""))
         return {}
 
     def _schedule(self, body: Body) -> Body:
@@ -148,7 +156,10 @@ class ControlApi:
         return {}
 
     def _s3_slowdown(self, body: Body) -> Body:
-        self._faults.set_s3(int(body["count"]), body.get("who", "hosts"))
+        who, match = body.get("who", "hosts"), body.get("match", "")
+        if who not in ("hosts", "any") or (match and who == "any"):
+            raise AwsError("BadWho", f"{who} {match}")
+        self._faults.set_s3(int(body["count"]), who, match)
         return {}
 
     def _corrupt(self, body: Body) -> Body:

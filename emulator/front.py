@@ -33,6 +33,10 @@ _SLOW_DOWN = (
 )
 
 
+def _throttled(parameters: dict[str, Any]) -> dict[str, Any]:
+    raise AwsError("ThrottlingException", "Rate exceeded")
+
+
 class NotOurs(Exception):
     """Raised by an operation that leaves this request to moto after all."""
 
@@ -57,17 +61,17 @@ class Front:
         if path.startswith("/_everstep/") and self.control:
             return self._control(environ, start_response, path)
         scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-        if (
-            scope
-            and scope[2] == "s3"
-            and self._faults.slow_down(scope[1].startswith(HOST_KEY_PREFIX))
-        ):
+        if scope and scope[2] == "s3" and self._faults.slow_down(scope[1]):
             _drain(environ)
             start_response("503 Slow Down", [("Content-Type", "application/xml")])
             return [_SLOW_DOWN]
-        operation = self._operations.get(environ.get("HTTP_X_AMZ_TARGET", ""))
+        target = environ.get("HTTP_X_AMZ_TARGET", "")
+        operation = self._operations.get(target)
         if operation:
             body = _drain(environ)
+            fault = f"throttle:{target.rpartition('.')[2]}"
+            if self._faults.any_left(fault) and self._faults.take(fault, body.decode()):
+                operation = _throttled
             try:
                 return _answer(operation, body, environ, start_response)
             except NotOurs:

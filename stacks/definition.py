@@ -21,6 +21,7 @@ SERVICE_ERRORS = (
     "Lambda.SdkClientException",
     "Lambda.TooManyRequestsException",
     "Lambda.Unknown",
+    "Runtime.ExitError",
     "Sandbox.Timedout",
     # botocore's class names, when a service stayed ill through the client's own retries. Codes
     # that a service's model does not name, throttling among them, arrive as ClientError.

@@ -16,9 +16,14 @@ from everstep.contracts.env import FailureFile, TrainerEnv
 from everstep.contracts.failures import FailureClass
 from trainer.errors import TrainerError
 from trainer.host import MlRoot
-from trainer.store import open_store
+from trainer.store import Store, open_store
 
 GRACE_SECONDS = 2.0
+PATIENCE = 30.0
+"""For S3, once a rank has failed: the hosts are paid for."""
+CLEAR_PATIENCE = 2.0
+STALE_SECONDS = 60.0
+"""A failure file this much older than the host's start is of an earlier start of the launch."""
 TRACEBACK_CHARACTERS = 20_000
 _VICTIM_TYPES = {"DistBackendError", "DistNetworkError", "DistStoreError"}
 _HANG_WORDS = ("Timed out waiting", "Socket Timeout", "collective operation timeout")
@@ -38,8 +43,10 @@ _VICTIM_WORDS = (
 class FailureRecorder:
     """Writes the file for one process of one launch."""
 
-    def __init__(self, env: TrainerEnv, ml: MlRoot, host: str, rank: int) -> None:
-        self._env, self._ml = env, ml
+    def __init__(
+        self, env: TrainerEnv, ml: MlRoot, host: str, rank: int, started: float = 0.0
+    ) -> None:
+        self._env, self._ml, self._started = env, ml, started
         self._host, self._rank = host or socket.gethostname(), rank
 
     @property
@@ -47,9 +54,12 @@ class FailureRecorder:
         return f"{self._env.launch:05d}/failure.json"
 
     def clear(self) -> None:
-        """Remove what an earlier start of this same launch left (SageMaker's own restarts)."""
+        """Remove what an earlier start of this same launch left (SageMaker's own restarts).
+
+        Where S3 is busy it may stay: ``write`` knows it by its age.
+        """
         try:
-            open_store(self._env.output_uri).delete([self._key])
+            open_store(self._env.output_uri, CLEAR_PATIENCE).delete([self._key])
         except Exception as trouble:  # noqa: BLE001 - an old failure file stops no training
             print(f"trainer: cannot remove {self._key}: {trouble}", file=sys.stderr, flush=True)
 
@@ -88,19 +98,30 @@ class FailureRecorder:
         """The first cause: ``failure``, or what another rank wrote before."""
         first = failure
         try:
-            store = open_store(self._env.output_uri)
+            store = open_store(self._env.output_uri, PATIENCE)
             until = time.monotonic() + (GRACE_SECONDS if victim else 0.0)
-            while (earlier := store.read(self._key)) is None and time.monotonic() < until:
+            while (earlier := self._earlier(store)) is None and time.monotonic() < until:
                 time.sleep(0.05)
             written = earlier is None and store.write_once(
                 self._key, failure.model_dump_json(indent=1).encode()
             )
-            if not written and (earlier := earlier or store.read(self._key)):
-                first = FailureFile.model_validate_json(earlier)
+            if not written and (earlier := earlier or self._earlier(store)):
+                first = earlier
         except Exception as trouble:  # noqa: BLE001 - storage may be what failed; go on locally
             print(f"trainer: cannot write {self._key}: {trouble}", file=sys.stderr, flush=True)
         self._write_local(first)
         return first
+
+    def _earlier(self, store: Store) -> FailureFile | None:
+        """What another rank of this start has written; what an earlier start left is removed."""
+        text = store.read(self._key)
+        if text is None:
+            return None
+        found = FailureFile.model_validate_json(text)
+        if found.time_epoch < self._started - STALE_SECONDS:
+            store.delete([self._key])
+            return None
+        return found
 
     def _write_local(self, failure: FailureFile) -> None:
         if not self._ml.root.is_dir():

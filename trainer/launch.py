@@ -92,7 +92,7 @@ class Launcher:
 
     def _failed(self, local_rank: int, code: int) -> int:
         rank = self._cluster.node * self._cluster.ranks_per_node + local_rank
-        recorder = FailureRecorder(self._env, self._ml, self._cluster.current, rank)
+        recorder = FailureRecorder(self._env, self._ml, self._cluster.current, rank, self._started)
         out_of_memory = code == -signal.SIGKILL and _oom_kills() > self._oom_kills
         failure = recorder.write(recorder.from_exit(code, out_of_memory))
         print(

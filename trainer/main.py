@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
         Worker.parse(os.environ),
     )
     _die_with_launcher(worker)
-    recorder = FailureRecorder(env, ml, worker.host, worker.rank)
+    recorder = FailureRecorder(env, ml, worker.host, worker.rank, worker.started_epoch)
     where: list[Any] = []
     code = 0
     try:

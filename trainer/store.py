@@ -4,11 +4,15 @@ Keys are relative paths with ``/``. Every byte that the trainer leaves behind go
 """
 
 import os
+import random
+import time
 from base64 import b64encode
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlparse
 
 _CHUNK = 1 << 20
@@ -16,6 +20,11 @@ _SINGLE_PUT = 5 * 1024**3
 """S3's largest single PUT; beyond it the upload has parts, and no checksum of the whole."""
 
 _THERE_ALREADY = ("PreconditionFailed", "ConditionalRequestConflict")
+PATIENCE = 600.0
+"""Seconds for which a request is tried again: less than any phase's budget in ``watch``."""
+_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+T = TypeVar("T")
 
 
 class Store(Protocol):
@@ -44,11 +53,11 @@ class Store(Protocol):
     def delete(self, keys: list[str]) -> None: ...
 
 
-def open_store(uri: str) -> Store:
+def open_store(uri: str, patience: float = PATIENCE) -> Store:
     """A ``Store`` for a folder, ``file://`` or ``s3://`` URI."""
     parsed = urlparse(uri)
     if parsed.scheme == "s3":
-        return S3Store(parsed.netloc, parsed.path.strip("/"))
+        return S3Store(parsed.netloc, parsed.path.strip("/"), patience)
     return FolderStore(Path(parsed.path if parsed.scheme == "file" else uri))
 
 
@@ -134,16 +143,21 @@ class FolderStore:
 
 
 class S3Store:
-    """A prefix of a bucket. Uploads carry SHA-256, which S3 checks and keeps."""
+    """A prefix of a bucket. Uploads carry SHA-256, which S3 checks and keeps.
 
-    def __init__(self, bucket: str, prefix: str) -> None:
+    A busy or unreachable S3 is waited for in place, whatever the number of refusals: ``patience``
+    seconds a request, with full jitter. It spends no attempt.
+    """
+
+    def __init__(self, bucket: str, prefix: str, patience: float = PATIENCE) -> None:
         import boto3
         from botocore.config import Config
 
         self.bucket, self.prefix = bucket, prefix
-        # "standard" backs off with jitter on SlowDown, so a busy prefix spends no attempt
+        self._patience = patience
         self._s3: Any = boto3.client(
-            "s3", config=Config(retries={"mode": "standard", "max_attempts": 10})
+            "s3",
+            config=Config(retries={"mode": "standard", "total_max_attempts": 1}),  # see _patiently
         )
 
     def local(self, key: str) -> Path | None:
@@ -152,32 +166,50 @@ class S3Store:
     def listing(self, prefix: str = "") -> dict[str, int]:
         below = self._key(f"{prefix}/" if prefix else "")
         found: dict[str, int] = {}
-        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=below)
-        for page in pages:
+        for page in self._pages(below):
             for item in page.get("Contents", []):
                 found[item["Key"][len(self._key("")) :]] = item["Size"]
         return found
 
+    def _pages(self, below: str) -> Iterator[dict[str, Any]]:
+        token: dict[str, str] = {}
+        while True:
+            request = partial(self._s3.list_objects_v2, Bucket=self.bucket, Prefix=below, **token)
+            page = self._patiently(request)
+            yield page
+            if not page.get("NextContinuationToken"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
     def read(self, key: str) -> bytes | None:
-        try:
+        def get() -> bytes:
             answer = self._s3.get_object(Bucket=self.bucket, Key=self._key(key))
+            return bytes(answer["Body"].read())
+
+        try:
+            return self._patiently(get)
         except self._s3.exceptions.NoSuchKey:
             return None
-        return answer["Body"].read()
 
     def write(self, key: str, data: bytes) -> None:
-        self._s3.put_object(
-            Bucket=self.bucket,
-            Key=self._key(key),
-            Body=data,
-            **_checksum(sha256(data).hexdigest()),
+        self._patiently(
+            lambda: self._s3.put_object(
+                Bucket=self.bucket,
+                Key=self._key(key),
+                Body=data,
+                **_checksum(sha256(data).hexdigest()),
+            )
         )
 
     def write_once(self, key: str, data: bytes) -> bool:
         from botocore.exceptions import ClientError
 
         try:
-            self._s3.put_object(Bucket=self.bucket, Key=self._key(key), Body=data, IfNoneMatch="*")
+            self._patiently(
+                lambda: self._s3.put_object(
+                    Bucket=self.bucket, Key=self._key(key), Body=data, IfNoneMatch="*"
+                )
+            )
         except ClientError as error:
             if error.response["Error"]["Code"] in _THERE_ALREADY:
                 return False
@@ -185,39 +217,74 @@ class S3Store:
         return True
 
     def upload(self, key: str, path: Path, sha256_hex: str) -> None:
-        if path.stat().st_size > _SINGLE_PUT:
-            self._s3.upload_file(str(path), self.bucket, self._key(key))
-            return
-        with path.open("rb") as body:
-            self._s3.put_object(
-                Bucket=self.bucket,
-                Key=self._key(key),
-                Body=body,
-                **_checksum(sha256_hex),
-            )
+        def put() -> None:
+            if path.stat().st_size > _SINGLE_PUT:
+                self._s3.upload_file(str(path), self.bucket, self._key(key))
+                return
+            with path.open("rb") as body:
+                self._s3.put_object(
+                    Bucket=self.bucket,
+                    Key=self._key(key),
+                    Body=body,
+                    **_checksum(sha256_hex),
+                )
+
+        self._patiently(put)
 
     def download(self, key: str, path: Path) -> tuple[int, str]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        body = self._s3.get_object(Bucket=self.bucket, Key=self._key(key))["Body"]
-        size, digest = 0, sha256()
-        with path.open("wb") as file:
-            while chunk := body.read(_CHUNK):
-                size += len(chunk)
-                digest.update(chunk)
-                file.write(chunk)
-        return size, digest.hexdigest()
+        def get() -> tuple[int, str]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            body = self._s3.get_object(Bucket=self.bucket, Key=self._key(key))["Body"]
+            size, digest = 0, sha256()
+            with path.open("wb") as file:
+                while chunk := body.read(_CHUNK):
+                    size += len(chunk)
+                    digest.update(chunk)
+                    file.write(chunk)
+            return size, digest.hexdigest()
+
+        return self._patiently(get)
 
     def delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), 1000):
             objects = [{"Key": self._key(key)} for key in keys[start : start + 1000]]
-            answer = self._s3.delete_objects(
-                Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
+            request = partial(
+                self._s3.delete_objects,
+                Bucket=self.bucket,
+                Delete={"Objects": objects, "Quiet": True},
             )
+            answer = self._patiently(request)
             if errors := answer.get("Errors"):
                 raise OSError(f"cannot delete {errors[0]['Key']}: {errors[0].get('Code')}")
 
+    def _patiently(self, request: Callable[[], T]) -> T:
+        until, pause = time.monotonic() + self._patience, _PAUSE
+        while True:
+            try:
+                return request()
+            except Exception as error:
+                if not _passes(error) or time.monotonic() > until:
+                    raise
+            time.sleep(random.random() * pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
+
+
+def _passes(error: Exception) -> bool:
+    """Whether S3's trouble is one that goes away: its load, its own errors, the way to it."""
+    from botocore import exceptions
+
+    if isinstance(error, exceptions.ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status in (408, 429) or status >= 500
+    return isinstance(
+        error,
+        exceptions.HTTPClientError
+        | exceptions.IncompleteReadError
+        | exceptions.ResponseStreamingError,
+    )
 
 
 def _checksum(sha256_hex: str) -> dict[str, str]:

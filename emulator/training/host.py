@@ -167,7 +167,8 @@ class Host:
         return command
 
     def _environment(self) -> dict[str, str]:
-        key = hashlib.sha256(self.job.encode()).hexdigest()[:16].upper()
+        key = HOST_KEY_PREFIX + hashlib.sha256(self.job.encode()).hexdigest()[:16].upper()
+        self._world.faults.know_host(key, self.job)
         kind = INSTANCE_TYPES.get(self._request["ResourceConfig"].get("InstanceType", ""))
         channels = [c["ChannelName"] for c in self._request.get("InputDataConfig", [])]
         return {
@@ -175,7 +176,7 @@ class Host:
             "AWS_ENDPOINT_URL": self._world.endpoint,
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": f"{HOST_KEY_PREFIX}{key}",
+            "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_EC2_METADATA_DISABLED": "true",
             "NO_PROXY": "localhost,127.0.0.1",

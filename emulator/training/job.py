@@ -105,7 +105,7 @@ class Job:
 
     def _life(self) -> bool:
         """One start of the cluster. True: the service starts it again."""
-        if self._world.faults.take("capacity"):
+        if self._world.faults.take("capacity", self.record.name):
             self._pause(self._settings.provision_seconds)
             self.record.fail(CAPACITY)
             return False

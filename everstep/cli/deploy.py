@@ -80,15 +80,17 @@ def with_node(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PATH": path, "CDK_DISABLE_CLI_TELEMETRY": "true", "PYTHONUNBUFFERED": "1"}
 
 
-def deploy(environ: Mapping[str, str], work: Path, tell: Callable[[str], None]) -> None:
-    """``cdk bootstrap`` and ``cdk deploy --all`` of the environment ``local``."""
+def deploy(
+    environ: Mapping[str, str], work: Path, tell: Callable[[str], None], env: str = "local"
+) -> None:
+    """``cdk bootstrap`` and ``cdk deploy --all`` of an environment of the emulator."""
     environ = with_node(environ)
     assembly = work / "cdk.out"
     steps = (
-        ("cdk bootstrap", ["bootstrap", "aws://123456789012/us-east-1", "--context", "env=local"]),
+        ("cdk bootstrap", ["bootstrap", "aws://123456789012/us-east-1", "--context", f"env={env}"]),
         (
             "cdk deploy --all",
-            ["deploy", "--all", "--require-approval", "never", "--context", "env=local"],
+            ["deploy", "--all", "--require-approval", "never", "--context", f"env={env}"],
         ),
     )
     for what, arguments in steps:

@@ -106,22 +106,24 @@ def begin(service: Any, state: Path, **options: Any) -> Any:
         fail(" ".join([str(error), *last]), "is the port taken? --port 0 picks a free one", 1)
 
 
-def local_cloud(endpoint: str, environment: dict[str, str]) -> Cloud:
+def local_cloud(endpoint: str, environment: dict[str, str], env: str = "local") -> Cloud:
     session = boto3.Session(
         aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
         region_name=environment["AWS_REGION"],
     )
-    return Cloud("local", session, endpoint)
+    return Cloud(env, session, endpoint)
 
 
-def populate(environ: dict[str, str], endpoint: str, work: Path, tell: Any) -> Cloud:
+def populate(
+    environ: dict[str, str], endpoint: str, work: Path, tell: Any, env: str = "local"
+) -> Cloud:
     """The stacks and a corpus: the corpus is prepared while CloudFormation works."""
     folder, log = work / "dataset", work / "prepare.log"
     with child(prepare_command(folder), environ, log) as preparing:
-        deploy(environ, work, tell)
+        deploy(environ, work, tell, env)
         finish(preparing, "preparing the corpus", log)
-    cloud = local_cloud(endpoint, environ)
+    cloud = local_cloud(endpoint, environ, env)
     size = upload(cloud, folder)
     tell(
         f"corpus: {size / 1e6:.1f} MB of tokens from Python's standard library at {TEAM}/{DATASET}"

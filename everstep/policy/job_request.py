@@ -17,6 +17,10 @@ DEADLINE_MARGIN_SECONDS = 600
 CHANNEL = "training"
 
 
+PATIENT_SDK = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
+"""For trainers that use an AWS SDK as it comes: a busy S3 is waited for in place, for a minute."""
+
+
 def checkpoint_uri(run: Run) -> str:
     return f"{run.team.checkpoint_uri}/{run.run_id}"
 
@@ -52,7 +56,11 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             "MetricDefinitions": metric_definitions(),
         },
         "HyperParameters": to_hyperparameters(spec),
-        "Environment": {**spec.trainer.environment, **trainer.as_environment()},
+        "Environment": {
+            **PATIENT_SDK,
+            **spec.trainer.environment,
+            **trainer.as_environment(),
+        },
         "InputDataConfig": [_channel(run)],
         "OutputDataConfig": {"S3OutputPath": f"{output_uri(run)}/jobs"},
         "ResourceConfig": _resources(target, team),

@@ -67,7 +67,7 @@ RULES: tuple[Rule, ...] = (
         r"|ServerException|500|502|504)(?:\b|:)"),
     _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
         r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
-        r"|Lambda\.\w+|Sandbox\.Timedout|FormerJobRunning\b",
+        r"|Lambda\.\w+|Runtime\.ExitError|Sandbox\.Timedout|FormerJobRunning\b",
         hint="the control plane could not reach AWS, or had to wait"),
     _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient"),
     _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,

@@ -173,11 +173,12 @@ def test_faults_are_spent() -> None:
     faults.add("capacity", 2)
     assert [faults.take("capacity") for _ in range(3)] == [True, True, False]
     faults.set_events("lose", 1)
-    assert [faults.event_mode(), faults.event_mode()] == ["lose", ""]
+    assert [faults.event_mode("a-1"), faults.event_mode("a-1")] == ["lose", ""]
+    faults.know_host("HOST1", "a-1")
     faults.set_s3(1, "hosts")
-    assert not faults.slow_down(from_host=False)
-    assert faults.slow_down(from_host=True)
-    assert not faults.slow_down(from_host=True)
+    assert not faults.slow_down("SOMEONE")
+    assert faults.slow_down("HOST1")
+    assert not faults.slow_down("HOST1")
     faults.set_schedule(False, "Watchdog")
     assert not faults.schedule_on("stack-WatchdogClock")
     assert faults.schedule_on("stack-Other")
@@ -198,3 +199,25 @@ def test_faults_are_spent() -> None:
 )
 def test_log_terms(pattern: str, message: str, expected: bool) -> None:
     assert _wanted(pattern)(message) is expected
+
+
+def test_a_fault_aimed_at_one_run_hits_no_other() -> None:
+    faults = Faults()
+    faults.add("capacity", 1, "b-")
+    assert [faults.take("capacity", "a-1"), faults.take("capacity", "b-1")] == [False, True]
+    faults.set_events("lose", 1, "b-")
+    faults.set_events("double", None, "a-")
+    assert [faults.event_mode(job) for job in ("a-1", "b-1", "b-1", "a-1")] == [
+        "double",
+        "lose",
+        "",
+        "double",
+    ]
+    faults.set_s3(2, "hosts", "b-")
+    faults.know_host("HOSTA", "a-1")
+    faults.know_host("HOSTB", "b-1")
+    assert [faults.slow_down(key) for key in ("HOSTA", "HOSTB")] == [False, True]
+    faults.forget("b-")
+    assert not faults.slow_down("HOSTB")
+    assert faults.event_mode("a-1") == "double"
+    assert faults.left() == {}

@@ -62,6 +62,7 @@ SPECS: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "own retries": {"trainer": {"environment": {"AWS_MAX_ATTEMPTS": "3"}}},
     "spot": {"compute": [{**P5, "purchase": "spot"}]},
     "service restarts": {"compute": [P5], "retry": {"service_restarts": 2}},
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
@@ -153,6 +154,12 @@ def make(name: str = "smallest", team: Team = TEAM, **launch: Any) -> dict[str, 
             **fields,
         ),
     )
+
+
+def test_an_sdk_waits_for_a_busy_s3_unless_the_spec_says_otherwise() -> None:
+    """Chaos seed 169: boto3 as it comes gave up after two retries, and cost six attempts."""
+    assert make()["Environment"]["AWS_MAX_ATTEMPTS"] == "10"
+    assert make("own retries")["Environment"]["AWS_MAX_ATTEMPTS"] == "3"
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -2,16 +2,20 @@
 
 import copy
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from emulator import service
 from emulator.control import Control
 from everstep.cli.cloud import Cloud
 from everstep.cli.errors import CliError
+from everstep.cli.local import MINUTE, populate
 from everstep.cli.view import RunView
 from everstep.contracts.manifest import CheckpointName
 from everstep.contracts.records import Launch, job_name
@@ -180,3 +184,20 @@ class Lab:
         )
         assert done.returncode == 0, f"aws {' '.join(arguments)}: {done.stderr}"
         return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+@contextmanager
+def deployed(
+    work: Path, quotas: Mapping[str, float], env: str = "local", minute: float = MINUTE
+) -> Iterator[Lab]:
+    """An emulator of its own, deployed with the real CDK command line."""
+    endpoint = service.start(work, minute=minute, with_parent=True)
+    try:
+        environ = {**os.environ, **endpoint.environment}
+        cloud = populate(environ, endpoint.endpoint, work, print, env)
+        control = Control(endpoint.endpoint)
+        for name, value in quotas.items():
+            control.quota(name, value)
+        yield Lab(cloud, control, environ, work)
+    finally:
+        service.stop(work)

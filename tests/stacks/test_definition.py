@@ -143,6 +143,8 @@ def test_every_invocation_is_retried_when_lambda_is_ill(definition: dict[str, An
         if state["Type"] == "Task":
             retry = state["Retry"][0]
             assert "Lambda.TooManyRequestsException" in retry["ErrorEquals"], name
+            # A process that was killed half way: found by chaos seed 9.
+            assert "Runtime.ExitError" in retry["ErrorEquals"], name
             assert retry["JitterStrategy"] == "FULL"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest
@@ -230,6 +231,61 @@ def test_both_stores_behave_alike(bucket: Any, tmp_path: Path) -> None:
         assert store.read("x/4") == b"one"
         store.delete(["x/1", "x/2", "x/4", "no/such"])
         assert store.listing() == {"xy/3": 5}
+
+
+class Busy:
+    """An S3 client that refuses its next calls."""
+
+    def __init__(self, client: Any, refusals: int) -> None:
+        self._client, self.left = client, refusals
+
+    def __getattr__(self, name: str) -> Any:
+        known = getattr(self._client, name)
+        if name == "exceptions":
+            return known
+
+        def call(**request: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                answer = {
+                    "Error": {"Code": "SlowDown", "Message": "reduce your request rate"},
+                    "ResponseMetadata": {"HTTPStatusCode": 503},
+                }
+                raise ClientError(answer, name)  # type: ignore[arg-type]
+            return known(**request)
+
+        return call
+
+
+def test_a_busy_s3_is_waited_for_in_place(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.store.random.random", lambda: 0.0)
+    store = open_store("s3://runs/busy")
+    assert isinstance(store, S3Store)
+    for act in (
+        lambda: store.write("x/1", b"one"),
+        lambda: store.write_once("x/2", b"two"),
+        lambda: store.read("x/1"),
+        lambda: store.read("none"),
+        lambda: store.listing(),
+        lambda: store.download("x/1", tmp_path / "copy"),
+        lambda: store.upload("x/3", tmp_path / "copy", hash_file(tmp_path / "copy")[1]),
+        lambda: store.delete(["x/3"]),
+    ):
+        store._s3 = busy = Busy(bucket, 40)
+        act()
+        assert busy.left == 0
+    assert store.listing() == {"x/1": 3, "x/2": 3}
+
+
+def test_patience_ends_and_a_refusal_for_good_is_told_at_once(bucket: Any) -> None:
+    store = S3Store("runs", "busy", patience=0.0)
+    store._s3 = Busy(bucket, 40)
+    with pytest.raises(ClientError, match="SlowDown"):
+        store.read("x")
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        S3Store("nowhere", "busy").listing()
 
 
 def _fake(store: FolderStore, step: int, *, committed: bool, launch: int = 1) -> None:

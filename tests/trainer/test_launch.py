@@ -239,6 +239,18 @@ def test_first_cause_wins(tmp_path: Path) -> None:
     assert not (tmp_path / "out/00003").exists()
 
 
+def test_what_an_earlier_start_of_the_launch_left_is_no_cause(tmp_path: Path) -> None:
+    """Where S3 was too busy to clear it: told by its age."""
+    env, ml = TrainerEnv(output_uri=str(tmp_path / "out"), launch=3), MlRoot(root=tmp_path / "ml")
+    old = FailureRecorder(env, ml, "algo-1", 0)
+    old.write(old.from_exception(ValueError("before the restart"), 6))
+    restarted = FailureRecorder(env, ml, "algo-2", 1, started=time.time() + 300)
+    later = restarted.from_exception(KeyError("after it"), 9)
+    later = later.model_copy(update={"time_epoch": later.time_epoch + 301})
+    assert restarted.write(later) == later
+    assert _failure(tmp_path / "out/00003/failure.json") == later
+
+
 def test_victims_are_told_from_causes() -> None:
     assert is_victim(RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer"))
     assert is_victim(type("DistBackendError", (RuntimeError,), {})("NCCL error"))

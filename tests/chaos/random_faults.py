@@ -1,0 +1,179 @@
+"""A seed → a run and the faults that it will meet. Pure: no clock, no AWS, no global randomness."""
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal[
+    "capacity",
+    "corrupt_newest",
+    "crash_lambda",
+    "events",
+    "freeze",
+    "interrupt_spot",
+    "kill_host",
+    "kill_process",
+    "s3_slowdown",
+    "schedule_off",
+    "stop_redrive",
+    "throttle",
+]
+TrainerKind = Literal["lean", "boto3", "torch"]
+
+HANDLERS = (
+    "ValidateSpec",
+    "CheckQuota",
+    "PlanAttempt",
+    "LaunchAttempt",
+    "InspectAttempt",
+    "Classify",
+    "Decide",
+    "VerifyOutcome",
+    "Finish",
+    "OnJobEvent",
+    "OnExecutionEvent",
+    "Watchdog",
+)
+"""GiveUp is not among them: it speaks by failing, and a crash there is the fault table's."""
+TORCH_EVERY = 25
+BOTO3_EVERY = 5
+LEAN_STEPS, TORCH_STEPS = 60, 40
+WATCH = {"starting": 60, "warmup": 60, "downloading": 60, "step": 10, "stopping": 60}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``kind`` with its details, once the run has reached step ``at`` (0: before it starts)."""
+
+    at: int
+    kind: Kind
+    details: dict[str, Any]
+
+    def __str__(self) -> str:
+        said = ",".join(f"{k}={v}" for k, v in self.details.items())
+        return f"{self.kind}@{self.at}" + (f"({said})" if said else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One chaos run."""
+
+    seed: int
+    trainer: TrainerKind
+    spec: dict[str, Any]
+    faults: tuple[Fault, ...]
+
+    name: str = "chaos"
+
+    @property
+    def run_id(self) -> str:
+        return f"{self.name}-{self.seed:06d}"
+
+    @property
+    def steps(self) -> int:
+        return int(self.spec["stop"]["steps"])
+
+
+def plan(seed: int) -> Plan:
+    """The same seed gives the same plan, on every machine and in every version of Python."""
+    draw = random.Random(f"everstep chaos {seed}")
+    trainer: TrainerKind = "lean"
+    if seed % TORCH_EVERY == TORCH_EVERY - 1:
+        trainer = "torch"
+    elif seed % BOTO3_EVERY == BOTO3_EVERY - 1:
+        trainer = "boto3"
+    spot = trainer != "boto3" and draw.random() < 0.35
+    nodes = 2 if trainer == "torch" or draw.random() < 0.4 else 1
+    spec = _spec(trainer, nodes, spot)
+    steps = int(spec["stop"]["steps"])
+    count = draw.choice((1, 2, 2, 3) if trainer == "torch" else (1, 2, 2, 3, 3, 4, 5))
+    kinds = _kinds(trainer, spot)
+    faults = [_fault(draw, draw.choice(kinds), steps, nodes) for _ in range(count)]
+    faults.sort(key=lambda f: f.at)
+    return Plan(seed, trainer, spec, tuple(faults))
+
+
+def _kinds(trainer: TrainerKind, spot: bool) -> list[Kind]:
+    kinds: list[Kind] = [
+        "capacity",
+        "crash_lambda",
+        "crash_lambda",
+        "events",
+        "freeze",
+        "kill_host",
+        "kill_host",
+        "kill_process",
+        "s3_slowdown",
+        "schedule_off",
+        "stop_redrive",
+        "throttle",
+    ]
+    if spot:
+        kinds += ["interrupt_spot", "interrupt_spot"]
+    if trainer != "boto3":  # that one keeps its promises, but verifies no checksum
+        kinds.append("corrupt_newest")
+    return kinds
+
+
+def _fault(draw: random.Random, kind: Kind, steps: int, nodes: int) -> Fault:
+    at = draw.randrange(1, steps - 2)
+    early = 0 if draw.random() < 0.5 else at
+    host = f"algo-{draw.randint(1, nodes)}"
+    match kind:
+        case "capacity":
+            return Fault(early, kind, {"count": draw.randint(1, 3)})
+        case "throttle":
+            operation = draw.choice(("CreateTrainingJob", "DescribeTrainingJob"))
+            return Fault(early, kind, {"operation": operation, "count": draw.randint(1, 12)})
+        case "crash_lambda":
+            handler = draw.choice(HANDLERS)
+            return Fault(early, kind, {"function": handler, "times": draw.randint(1, 2)})
+        case "events":
+            mode = draw.choice(("lose", "double", "triple", "late"))
+            return Fault(early, kind, {"mode": mode, "count": draw.randint(1, 8)})
+        case "freeze":
+            return Fault(at, kind, {"host": host if draw.random() < 0.5 else None})
+        case "kill_host" | "kill_process":
+            return Fault(at, kind, {"host": host})
+        case "s3_slowdown":
+            return Fault(early, kind, {"count": draw.randint(1, 20)})
+        case "schedule_off":
+            return Fault(early, kind, {"seconds": draw.randint(4, 16)})
+        case "stop_redrive":
+            return Fault(at, kind, {"at_once": draw.random() < 0.5})
+        case "interrupt_spot":
+            return Fault(at, kind, {"capacity_back": draw.random() < 0.7})
+        case "corrupt_newest":
+            # Damage alone is only met by who looks: a host is lost with it.
+            return Fault(max(at, steps // 3), kind, {"host": host})
+
+
+def _spec(trainer: TrainerKind, nodes: int, spot: bool) -> dict[str, Any]:
+    steps = TORCH_STEPS if trainer == "torch" else LEAN_STEPS
+    target = {"instance_type": "ml.m5.large", "nodes": nodes}
+    if spot:
+        target["purchase"] = "spot"
+    train: dict[str, Any] = {
+        "sequence_length": 128,
+        "global_batch": 16,
+        "micro_batch": 4,
+        "dtype": "fp32",
+    }
+    spec: dict[str, Any] = {
+        "model": "tiny",
+        "data": "datasets/stdlib",
+        "compute": [target],
+        "train": train,
+        "checkpoint": {"every_steps": 10 if trainer == "torch" else 5},
+        "retry": {"backoff_seconds": 1, "backoff_cap_seconds": 3, "max_attempts": 12},
+        "watch": WATCH,
+        "stop": {"steps": steps, "max_runtime_hours": 1},
+    }
+    if trainer == "torch":
+        train |= {"lr": 0.003, "warmup_steps": 10}
+        spec["watch"] = {**WATCH, "starting": 120, "warmup": 120, "step": 20, "save": 30}
+        return spec
+    script = "tests/chaos/lean.py" if trainer == "lean" else "tests/scenarios/foreign.py"
+    name = "LEAN_STEP_SECONDS" if trainer == "lean" else "FOREIGN_STEP_SECONDS"
+    spec["trainer"] = {"command": ["python", script], "environment": {name: "0.1"}}
+    return spec
