@@ -215,6 +215,8 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
         rule = table.of_line(text)
         if rule is not None:
             found.append(Finding(4, rule.role, time, order, rule, text, rank))
+    if raised := _raised(evidence, table):
+        found.append(raised)
     for order, event in enumerate(evidence.events):
         rule = table.find(Source.EVENT, facts(event.text[:TEXT_LENGTH])) or next(
             (r for line in event.text.splitlines() if (r := table.of_line(line))), None
@@ -222,6 +224,16 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
         if rule is not None:
             found.append(Finding(4, rule.role, event.time_epoch, order, rule, event.text))
     return found
+
+
+def _raised(evidence: Evidence, table: _Table) -> Finding | None:
+    """The first rank's traceback is a cause, whatever its exception is called."""
+    file = evidence.failure_file
+    text = f"{file.kind}: {file.message}" if file is not None and file.traceback else ""
+    if file is None or not text or table.of_line(text) is not None:
+        return None
+    rule = next(r for r in RULES if r.id == "python")
+    return Finding(4, rule.role, file.time_epoch, -1, rule, text, file.rank)
 
 
 def _lines(evidence: Evidence) -> Iterator[tuple[float, str, int | None]]:

@@ -7,7 +7,7 @@ from tests.chaos.seeds import Seeds, line
 from tests.scenarios.lab import ROOT, Lab
 
 SEEDS = (1, 3, 7, 9, 15, 20, 25, 30)
-"""Between them: lost and doubled events, stop and redrive, spot, capacity, S3, a damaged checkpoint,
+"""Between them: lost and doubled events, stop and redrive, spot, capacity, S3, damaged checkpoints,
 a silent watchdog, handlers that die. Seed 9 once ended a run: a process that Lambda killed was not
 tried again."""
 

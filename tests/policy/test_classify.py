@@ -139,6 +139,18 @@ def test_our_own_stop_outranks_everything_that_the_job_says() -> None:
     assert (found.failure_class, found.cause) == (F.HANG, "900 s in phase step")
 
 
+def test_an_exception_of_any_name_outranks_the_peers_that_lost_it() -> None:
+    """A rank raised, in words of the user's own; the other one only saw its connection close."""
+    file = FILE.model_copy(update={"kind": "LabelTrouble", "traceback": "Traceback (most …"})
+    lost = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.1]:4"
+    found = classify(failed("AlgorithmError: LabelTrouble: bad shape", lost, failure_file=file))
+    assert (found.failure_class, found.rank) == (F.USER_CODE, 3)
+    assert found.cause == "LabelTrouble: bad shape"
+    victim = file.model_copy(update={"kind": "RuntimeError", "message": lost})
+    found = classify(failed("AlgorithmError: x", lost, failure_file=victim))
+    assert found.failure_class is F.INFRASTRUCTURE
+
+
 def test_the_status_outranks_the_failure_file_and_the_log() -> None:
     found = classify(
         Evidence(
