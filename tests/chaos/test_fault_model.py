@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.fault_model import FAULT_MODEL, Case
+from tests.chaos.cases import Case
+from tests.chaos.fault_model import FAULT_MODEL
 from tests.chaos.invariants import expected_state
 from tests.scenarios.lab import ROOT, Lab
 
@@ -54,6 +55,7 @@ def unbroken(lab: Lab) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.scenario
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_fault_ends_as_the_table_says(
