@@ -176,7 +176,7 @@ FAULT_MODEL: tuple[Row, ...] = (
                 "throttled",
                 "lean",
                 "same",
-                before=asks.throttle("CreateTrainingJob", 40),
+                before=asks.throttle("CreateTrainingJob", 15),
                 attempts=1,
             ),
         ),

@@ -13,6 +13,7 @@ a silent watchdog, handlers that die. Seed 9 once ended a run: a process that La
 tried again."""
 
 NOT_IN_EVERY_RUN = {
+    "continue_as_new",
     "export_model",
     "give_up",
     "register_model",
