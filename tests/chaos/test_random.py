@@ -16,6 +16,7 @@ NOT_IN_EVERY_RUN = {
     "continue_as_new",
     "export_model",
     "give_up",
+    "quota_report",
     "register_model",
     "verify_export",
     "wait_for_room",
