@@ -43,7 +43,6 @@ RUN base=https://efa-installer.amazonaws.com \
     && rm -rf /tmp/efa /root/.gnupg /var/lib/apt/lists/*
 
 ARG TORCH=2.13.0
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cu130
 ARG NUMPY=2.4.6
 # No secret: the rule sees "token" in the name.
 # hadolint ignore=DL3064
@@ -52,9 +51,8 @@ ARG SAFETENSORS=0.8.0
 ARG BOTO3=1.44.8
 ARG PYDANTIC=2.14.4
 RUN python3 -m venv /opt/everstep \
-    && /opt/everstep/bin/pip install --no-cache-dir --index-url "${TORCH_INDEX}" "torch==${TORCH}" \
     && /opt/everstep/bin/pip install --no-cache-dir \
-        "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "safetensors==${SAFETENSORS}" \
+        "torch==${TORCH}" "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "safetensors==${SAFETENSORS}" \
         "boto3==${BOTO3}" "pydantic==${PYDANTIC}"
 
 # No NCCL_*, FI_* or RDMAV_* variable on purpose: with this libfabric and plugin the defaults are

@@ -55,9 +55,7 @@ def test_an_empty_queue_starts_nothing() -> None:
 
 def test_a_move_under_way_is_left_to_end() -> None:
     cloud, stub = stubbed(messages=3)
-    stub.add_client_error(
-        "start_message_move_task", "AWS.SimpleQueueService.UnsupportedOperation"
-    )
+    stub.add_client_error("start_message_move_task", "AWS.SimpleQueueService.UnsupportedOperation")
     with stub:
         assert redrive(cloud)[0]["task"] == "running"
 
