@@ -7,7 +7,7 @@ WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
-.PHONY: demo test check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
+.PHONY: demo test faults check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -40,8 +40,11 @@ install-dev: $(VENV)/.installed-dev node_modules/.installed ## what test and che
 demo: install ## deploy to the emulator, start a run, kill a host, watch it arrive
 	@exec $(BIN)/everstep local demo
 
-test: install-dev ## every test
-	@$(WITH_NODE) $(BIN)/python -m pytest
+test: install-dev ## every test but the fault model's table
+	@$(WITH_NODE) $(BIN)/python -m pytest -m "not faults"
+
+faults: install-dev ## the fault model's table on the emulator, a run a case
+	@$(WITH_NODE) $(BIN)/python -m pytest -m faults tests/chaos/test_fault_model.py
 
 SEEDS ?= 200
 SEED_START ?= 0

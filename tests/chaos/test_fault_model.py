@@ -55,7 +55,7 @@ def unbroken(lab: Lab) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.scenario
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_fault_ends_as_the_table_says(
