@@ -1,6 +1,7 @@
 """Run under torchrun with two ranks: collectives and local sizes of each sharding, as JSON."""
 
 import json
+import os
 
 import torch
 import torch.distributed as dist
@@ -35,6 +36,8 @@ for sharding, replicate, shard in (
                     "counts": counts,
                     "share": local / whole,
                 }
-            )
+            ),
+            flush=True,
         )
-dist.destroy_process_group()
+dist.barrier()  # as the trainer ends: no rank leaves while another still hears from it,
+os._exit(0)  # and no thread of gloo's meets the interpreter's end
