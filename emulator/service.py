@@ -64,8 +64,7 @@ def start(
         )
     try:
         return _ready(process, state_dir)
-    except BaseException:
-        # Interrupted, too: no one would know of it, so it must not stay.
+    except BaseException:  # an interrupt too: no one would know of it, so it must not stay
         process.kill()
         process.wait()
         raise

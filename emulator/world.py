@@ -68,8 +68,7 @@ class World:
             while not self.closing.wait(seconds()):
                 try:
                     do()
-                except Exception:
-                    # A background pass must outlive one bad item; the log says which.
+                except Exception:  # a pass must outlive one bad item; the log says which
                     logger.exception("background pass %s failed", name)
 
         threading.Thread(target=loop, name=name, daemon=True).start()
@@ -80,7 +79,7 @@ class World:
         def body() -> None:
             try:
                 do()
-            except Exception:
+            except Exception:  # no one joins this thread: the log is where its error is told
                 logger.exception("background task %s failed", name)
 
         thread = threading.Thread(target=body, name=name, daemon=True)

@@ -48,7 +48,7 @@ def up(
     try:
         if not empty:
             populate({**os.environ, **endpoint.environment}, endpoint.endpoint, state, say)
-    except BaseException:
+    except BaseException:  # an interrupt too: what this call started ends with it
         if known is None:
             service.stop(state)
         raise
