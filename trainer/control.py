@@ -24,16 +24,15 @@ class Agreed:
 
 
 class Control:
-    """One small all-reduce a step."""
+    """One small all-reduce a step, between the hosts' CPUs: no device is waited for."""
 
     def __init__(
         self,
         worker: Worker,
-        device: torch.device,
         deadline: float | None,
         save_minutes: float | None,
     ) -> None:
-        self._worker, self._device = worker, device
+        self._worker = worker
         self._deadline, self._save_minutes = deadline, save_minutes
         self._saved = time.monotonic()
         left = 0.0 if deadline is None else deadline - time.time()
@@ -52,7 +51,6 @@ class Control:
         words = torch.tensor(
             [tokens, self._worker.stop_file.exists(), late, due],
             dtype=torch.int64,
-            device=self._device,
         )
         dist.all_reduce(words)
         tokens, stop, late_ranks, save = words.tolist()

@@ -18,7 +18,7 @@ def build_optimizer(model: nn.Module, train: Train) -> torch.optim.Optimizer:
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": train.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=train.lr, betas=BETAS, eps=EPS)
+    return torch.optim.AdamW(groups, lr=train.lr, betas=BETAS, eps=EPS, fused=True)
 
 
 def learning_rate(train: Train, step: int, steps: int) -> float:

@@ -1,6 +1,5 @@
 """One optimizer step over a global batch."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from everstep.contracts.run_spec import Train
-from trainer.errors import DivergedError
 from trainer.parallel import Layout, set_gradient_sync
 
 IGNORED = -100
@@ -20,10 +18,14 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class StepResult:
-    loss: float
+    """Scalars on the training device, the same on every rank. Reading one waits for the step."""
+
+    loss: Tensor
     """Mean over all valid tokens of the global batch, before the update."""
-    grad_norm: float
+    grad_norm: Tensor
     """Global, before clipping."""
+    bad: Tensor
+    """1.0 where loss or norm is not finite: weights and optimizer stayed as they were. Else 0.0."""
 
 
 def optimizer_step(
@@ -34,11 +36,11 @@ def optimizer_step(
     batch: Tensor,
     tokens: int,
     lr: float,
-    step: int,
 ) -> StepResult:
     """``batch``: this rank's tokens, (samples, length + 1); ``tokens``: valid ones of all ranks.
 
-    Raises ``DivergedError`` before a loss or gradient that is not finite touches the weights.
+    Nothing here waits for the device: a loss or gradient that is not finite is kept from the
+    weights on the device itself, by the fused optimizer.
     """
     total = torch.zeros((), dtype=torch.float64, device=batch.device)
     optimizer.zero_grad(set_to_none=True)
@@ -51,17 +53,14 @@ def optimizer_step(
         (loss / tokens).backward()
         total += loss.detach().double()
     dist.all_reduce(total)
-    norm = nn.utils.clip_grad_norm_(model.parameters(), train.grad_clip)
-    result = StepResult(loss=total.item() / tokens, grad_norm=_whole(norm).item())
-    if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-        raise DivergedError(
-            f"step {step + 1}: loss {result.loss}, gradient norm {result.grad_norm}",
-            "lower train.lr or raise train.warmup_steps; look at the data near this step",
-        )
+    mean = total / tokens
+    norm = _whole(nn.utils.clip_grad_norm_(model.parameters(), train.grad_clip))
+    bad = 1.0 - (mean.isfinite() & norm.isfinite()).float()
     for group in optimizer.param_groups:
         group["lr"] = lr
+    optimizer.found_inf = bad  # type: ignore[attr-defined]  # read by fused optimizers alone
     optimizer.step()
-    return result
+    return StepResult(loss=mean, grad_norm=norm, bad=bad)
 
 
 def valid_targets(batch: Tensor) -> int:

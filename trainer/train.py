@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.progress import Phase
+from trainer.callbacks import Launched, Progress, Readings, StopAtNaN
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.restore import Finder, load
 from trainer.checkpoint.saver import Saver
@@ -87,9 +88,10 @@ def train(
 
     limit = env.max_runtime_seconds
     deadline = None if limit is None else worker.started_epoch + limit
-    control = Control(worker, device, deadline, config.save_minutes)
-    every = config.checkpoint.every_steps
-    loss, step_seconds = None, 0.0
+    control = Control(worker, deadline, config.save_minutes)
+    # a GPU works while the host reads the step before; on a CPU there is nothing to wait for
+    readings = Readings([StopAtNaN(), Progress(report)], behind=1 if device.type == "cuda" else 0)
+    every, seconds = config.checkpoint.every_steps, 0.0
     model.train()
     report.phase(Phase.WARMUP, state.step)
     while True:
@@ -99,25 +101,22 @@ def train(
         positions = rank_positions(
             state.samples, 0 if last else recipe.global_batch, worker.rank, layout.data_ranks
         )
-        batch = None if last else torch.from_numpy(samples.batch(positions)).to(device)
+        batch = None if last else torch.from_numpy(samples.batch(positions))
         agreed = control.agree(
-            0 if batch is None else valid_targets(batch), step_seconds, saver.last_seconds
+            0 if batch is None else valid_targets(batch), seconds, saver.last_seconds
         )
+        due = agreed.save or bool(every and state.step % every == 0)
+        if batch is None or agreed.stop or (due and state.step > saver.last_step):
+            readings.drain()
         if batch is None or agreed.stop:
-            if not last:
-                report.phase(Phase.STOPPING, state.step)
-            saver.settle()
-            if state.step > saver.last_step:
-                saver.save(tensors, state, final=last)
-            saver.finish()
             break
-        if state.step > saver.last_step and (agreed.save or (every and state.step % every == 0)):
+        if due and state.step > saver.last_step:
             saver.save(tensors, state)
             began = time.monotonic()
 
         lr = learning_rate(recipe, state.step, steps)
         result = optimizer_step(
-            model, optimizer, layout, recipe, batch, agreed.tokens, lr, state.step
+            model, optimizer, layout, recipe, batch.to(device), agreed.tokens, lr
         )
         state = state.model_copy(
             update={
@@ -127,18 +126,17 @@ def train(
                 "samples": state.samples + recipe.global_batch,
             }
         )
-        step_seconds, loss = time.monotonic() - began, result.loss
-        report.line(
-            "step",
-            step=state.step,
-            loss=loss,
-            tokens_per_s=round(agreed.tokens / step_seconds, 1),
-            step_seconds=round(step_seconds, 6),
-            grad_norm=result.grad_norm,
-            lr=lr,
-            tokens=state.tokens,
-        )
+        seconds = time.monotonic() - began
+        readings.add(Launched(state.step, result, lr, state.tokens, agreed.tokens, seconds))
+    if not last:
+        report.phase(Phase.STOPPING, state.step)
+    readings.close()
+    saver.settle()
+    if state.step > saver.last_step:
+        saver.save(tensors, state, final=last)
+    saver.finish()
     if last:
+        loss = readings.latest and readings.latest.loss
         report.line("done", step=state.step, loss=loss, tokens=state.tokens)
     else:
         report.line("stopped", step=state.step, reason=agreed.stop)

@@ -51,14 +51,19 @@ def rank() -> None:
 
     kind = os.environ["SABOTAGE"]
     if ON and kind in STEPS and os.environ["RANK"] == "0":
-        whole = train.optimizer_step
+        whole, rate = train.optimizer_step, train.learning_rate
+        coming = [0]
+
+        def rate_of(recipe: Any, step: int, steps: int) -> float:
+            coming[0] = step + 1
+            return rate(recipe, step, steps)
 
         def step(model: Any, *rest: Any) -> Any:
-            if rest[-1] + 1 == AT:
+            if coming[0] == AT:
                 STEPS[kind](AT, model)
             return whole(model, *rest)
 
-        train.optimizer_step = step
+        train.learning_rate, train.optimizer_step = rate_of, step
     if ON and kind == "disk_full":
 
         def full(*_: Any, **__: Any) -> None:

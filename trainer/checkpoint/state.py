@@ -47,7 +47,7 @@ def live_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str
         tensors[f"model.{name}"] = parameter.detach()
         slots = optimizer.state[parameter]
         if not slots:
-            slots["step"] = torch.tensor(0.0, dtype=torch.float32)
+            slots["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             slots["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
             slots["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
         for slot, value in slots.items():

@@ -1,0 +1,123 @@
+"""What happens beside training after each step: progress lines, and whatever else looks on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trainer.errors import DivergedError
+from trainer.report import Reporter
+from trainer.step import StepResult
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """One finished step, read from the device. The same on every rank but for ``seconds``."""
+
+    step: int
+    """Optimizer steps done, this one included."""
+    loss: float
+    grad_norm: float
+    bad: bool
+    """Loss or gradient was not finite: the weights are those from before the step."""
+    lr: float
+    tokens: int
+    """Valid target tokens since the run's first step."""
+    step_tokens: int
+    seconds: float
+    """Wall time since the step before, without the wait for a checkpoint's copy."""
+
+
+class Callback(Protocol):
+    """Called on all ranks in the same order, so a callback may use collectives."""
+
+    def after_step(self, done: StepDone) -> None: ...
+
+    def close(self) -> None:
+        """After the last step, before the last checkpoint is waited for."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A step whose results may still be on their way."""
+
+    step: int
+    result: StepResult
+    lr: float
+    tokens: int
+    step_tokens: int
+    seconds: float
+
+    def read(self) -> StepDone:
+        """Waits for the device."""
+        return StepDone(
+            step=self.step,
+            loss=self.result.loss.item(),
+            grad_norm=self.result.grad_norm.item(),
+            bad=bool(self.result.bad.item()),
+            lr=self.lr,
+            tokens=self.tokens,
+            step_tokens=self.step_tokens,
+            seconds=self.seconds,
+        )
+
+
+class Readings:
+    """Gives each step to the callbacks: ``behind`` steps late, while the device works on."""
+
+    def __init__(self, callbacks: Sequence[Callback], behind: int) -> None:
+        self.latest: StepDone | None = None
+        self._callbacks, self._behind = callbacks, behind
+        self._waiting: list[Launched] = []
+
+    def add(self, launched: Launched) -> None:
+        self._waiting.append(launched)
+        while len(self._waiting) > self._behind:
+            self._give(self._waiting.pop(0))
+
+    def drain(self) -> None:
+        """Every step, before a checkpoint or the end: no checkpoint holds a step unread."""
+        while self._waiting:
+            self._give(self._waiting.pop(0))
+
+    def close(self) -> None:
+        for callback in self._callbacks:
+            callback.close()
+
+    def _give(self, launched: Launched) -> None:
+        self.latest = launched.read()
+        for callback in self._callbacks:
+            callback.after_step(self.latest)
+
+
+class Progress:
+    """The progress line of each step."""
+
+    def __init__(self, report: Reporter) -> None:
+        self._report = report
+
+    def after_step(self, done: StepDone) -> None:
+        self._report.line(
+            "step",
+            step=done.step,
+            loss=done.loss,
+            tokens_per_s=round(done.step_tokens / done.seconds, 1),
+            step_seconds=round(done.seconds, 6),
+            grad_norm=done.grad_norm,
+            lr=done.lr,
+            tokens=done.tokens,
+        )
+
+    def close(self) -> None: ...
+
+
+class StopAtNaN:
+    """Ends training at the first step that is not finite."""
+
+    def after_step(self, done: StepDone) -> None:
+        if done.bad:
+            raise DivergedError(
+                f"step {done.step}: loss {done.loss}, gradient norm {done.grad_norm}",
+                "lower train.lr or raise train.warmup_steps; look at the data near this step",
+            )
+
+    def close(self) -> None: ...
