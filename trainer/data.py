@@ -9,6 +9,7 @@ global batch.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -82,6 +83,25 @@ class Dataset:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
+@dataclass(frozen=True)
+class Batch:
+    """One data rank's part of a global batch. Inputs are ``tokens[:, :-1]``, targets
+    ``tokens[:, 1:]``.
+
+    ``positions`` and ``documents`` are of the inputs, and None where documents are not told
+    apart (``data.document_separator`` is null): then a window is one document. A separator is
+    the last token of the document that it ends. Every target counts: a separator's as well
+    (the next document's first token), so that each batch has the same number of them.
+    """
+
+    tokens: NDArray[np.int64]
+    """(samples, length + 1)"""
+    positions: NDArray[np.int64] | None = None
+    """(samples, length): a token's place in its document, from 0; a window starts at 0."""
+    documents: NDArray[np.int64] | None = None
+    """(samples, length): a document's number in its window, from 0. Attend to equals only."""
+
+
 class Samples:
     """The seeded, endless sequence of windows of one dataset."""
 
@@ -113,8 +133,8 @@ class Samples:
             self._order = (epoch, Order(self.count, self.seed, epoch))
         return self._order[1][place]
 
-    def batch(self, positions: Sequence[int]) -> NDArray[np.int64]:
-        """Tokens at global positions, shape (len(positions), sequence_length + 1)."""
+    def batch(self, positions: Sequence[int]) -> Batch:
+        """The samples at global positions, in their order."""
         rows = [
             self.dataset.window(self.sample(p) * self.length, self.length + 1) for p in positions
         ]
@@ -125,7 +145,7 @@ class Samples:
                 f"vocabulary has {self.vocab_size}",
                 "prepare the dataset again",
             )
-        return tokens
+        return Batch(tokens)
 
 
 def rank_positions(position: int, global_batch: int, rank: int, ranks: int) -> range:

@@ -101,7 +101,7 @@ def train(
         positions = rank_positions(
             state.samples, 0 if last else recipe.global_batch, worker.rank, layout.data_ranks
         )
-        batch = None if last else torch.from_numpy(samples.batch(positions))
+        batch = None if last else torch.from_numpy(samples.batch(positions).tokens)
         agreed = control.agree(
             0 if batch is None else valid_targets(batch), seconds, saver.last_seconds
         )

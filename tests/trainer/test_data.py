@@ -59,7 +59,7 @@ def test_windows_across_shards_are_the_tokens(tmp_path: Path) -> None:
     write_dataset(tmp_path, tokens, 100, shard_tokens=7)
     samples = Samples(Dataset(tmp_path), 10, seed=0, vocab_size=100)
     assert samples.count == 9
-    rows = samples.batch(range(9))
+    rows = samples.batch(range(9)).tokens
     assert rows.shape == (9, 11)
     assert sorted(rows[:, 0]) == list(range(0, 90, 10))
     assert all((np.diff(row) == 1).all() for row in rows)
