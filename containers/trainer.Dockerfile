@@ -50,10 +50,15 @@ ARG TOKENIZERS=0.23.3
 ARG SAFETENSORS=0.8.0
 ARG BOTO3=1.44.8
 ARG PYDANTIC=2.14.4
+ARG TENSORBOARD=2.21.0
+ARG MLFLOW_SKINNY=3.17.2
+ARG SAGEMAKER_MLFLOW=0.5.0
 RUN python3 -m venv /opt/everstep \
     && /opt/everstep/bin/pip install --no-cache-dir \
         "torch==${TORCH}" "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "safetensors==${SAFETENSORS}" \
-        "boto3==${BOTO3}" "pydantic==${PYDANTIC}"
+        "boto3==${BOTO3}" "pydantic==${PYDANTIC}" \
+        "tensorboard==${TENSORBOARD}" "mlflow-skinny==${MLFLOW_SKINNY}" \
+        "sagemaker-mlflow==${SAGEMAKER_MLFLOW}"
 
 # No NCCL_*, FI_* or RDMAV_* variable on purpose: with this libfabric and plugin the defaults are
 # right, and NCCL_PROTO=simple of older advice now costs speed.

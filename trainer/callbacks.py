@@ -1,11 +1,10 @@
-"""What happens beside training after each step: progress lines, and whatever else looks on."""
+"""What happens beside training after each step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from trainer.errors import DivergedError
-from trainer.report import Reporter
 from trainer.step import StepResult
 
 
@@ -25,6 +24,10 @@ class StepDone:
     step_tokens: int
     seconds: float
     """Wall time since the step before, without the wait for a checkpoint's copy."""
+    data_seconds: float
+    """Part of ``seconds``: waiting for the batch."""
+    save_seconds: float
+    """Before the step: waiting for a checkpoint's copy."""
 
 
 class Callback(Protocol):
@@ -46,6 +49,8 @@ class Launched:
     tokens: int
     step_tokens: int
     seconds: float
+    data_seconds: float
+    save_seconds: float
 
     def read(self) -> StepDone:
         """Waits for the device."""
@@ -58,6 +63,8 @@ class Launched:
             tokens=self.tokens,
             step_tokens=self.step_tokens,
             seconds=self.seconds,
+            data_seconds=self.data_seconds,
+            save_seconds=self.save_seconds,
         )
 
 
@@ -87,27 +94,6 @@ class Readings:
         self.latest = launched.read()
         for callback in self._callbacks:
             callback.after_step(self.latest)
-
-
-class Progress:
-    """The progress line of each step."""
-
-    def __init__(self, report: Reporter) -> None:
-        self._report = report
-
-    def after_step(self, done: StepDone) -> None:
-        self._report.line(
-            "step",
-            step=done.step,
-            loss=done.loss,
-            tokens_per_s=round(done.step_tokens / done.seconds, 1),
-            step_seconds=round(done.seconds, 6),
-            grad_norm=done.grad_norm,
-            lr=done.lr,
-            tokens=done.tokens,
-        )
-
-    def close(self) -> None: ...
 
 
 class StopAtNaN:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from everstep.contracts.check import resolve_model
 from everstep.contracts.hyperparameters import from_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import Checkpoint, Model, Parallelism, Section, Stop, Train
+from everstep.contracts.run_spec import Checkpoint, Model, Parallelism, Report, Section, Stop, Train
 from trainer.errors import ConfigError
 
 DEFAULT_SAVE_MINUTES = 60.0
@@ -37,6 +37,7 @@ class TrainerConfig(Section):
     train: Train = Train()
     checkpoint: Checkpoint = Checkpoint()
     stop: Stop
+    report: Report = Report()
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, str]) -> Self:

@@ -122,6 +122,7 @@ class Worker(BaseModel):
     world_size: int = 1
     local_world_size: int = 1
     host: str = "localhost"
+    ml: MlRoot = MlRoot()
     node_dir: Path
     """Folder that the ranks of one node share: stop file, staged checkpoints."""
     launcher_pid: int | None = None
@@ -145,6 +146,7 @@ class Worker(BaseModel):
             world_size=number("WORLD_SIZE", 1),
             local_world_size=number("LOCAL_WORLD_SIZE", 1),
             host=environ.get("EVERSTEP_HOST") or "localhost",
+            ml=MlRoot.parse(environ),
             node_dir=Path(environ.get("EVERSTEP_NODE_DIR") or shared),
             launcher_pid=int(pid) if pid else None,
             started_epoch=float(environ.get("EVERSTEP_STARTED_EPOCH") or time.time()),

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.progress import Phase
-from trainer.callbacks import Launched, Progress, Readings, StopAtNaN
+from trainer.callbacks import Launched, Readings, StopAtNaN
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.restore import Finder, load
 from trainer.checkpoint.saver import Saver
@@ -23,6 +23,7 @@ from trainer.host import Worker
 from trainer.optim import build_optimizer, learning_rate
 from trainer.parallel import Layout, build_model, layout_of
 from trainer.report import Reporter
+from trainer.reporting import reporting
 from trainer.step import optimizer_step, valid_targets
 from trainer.store import open_store
 
@@ -90,7 +91,8 @@ def train(
     deadline = None if limit is None else worker.started_epoch + limit
     control = Control(worker, deadline, config.save_minutes)
     # a GPU works while the host reads the step before; on a CPU there is nothing to wait for
-    readings = Readings([StopAtNaN(), Progress(report)], behind=1 if device.type == "cuda" else 0)
+    callbacks = [StopAtNaN(), *reporting(config, env, worker, report)]
+    readings = Readings(callbacks, behind=1 if device.type == "cuda" else 0)
     every, seconds = config.checkpoint.every_steps, 0.0
     model.train()
     report.phase(Phase.WARMUP, state.step)
@@ -102,6 +104,7 @@ def train(
             state.samples, 0 if last else recipe.global_batch, worker.rank, layout.data_ranks
         )
         batch = None if last else torch.from_numpy(samples.batch(positions).tokens)
+        data_seconds, save_seconds = time.monotonic() - began, 0.0
         agreed = control.agree(
             0 if batch is None else valid_targets(batch), seconds, saver.last_seconds
         )
@@ -111,8 +114,10 @@ def train(
         if batch is None or agreed.stop:
             break
         if due and state.step > saver.last_step:
+            before = time.monotonic()
             saver.save(tensors, state)
-            began = time.monotonic()
+            save_seconds = time.monotonic() - before
+            began += save_seconds
 
         lr = learning_rate(recipe, state.step, steps)
         result = optimizer_step(
@@ -127,7 +132,18 @@ def train(
             }
         )
         seconds = time.monotonic() - began
-        readings.add(Launched(state.step, result, lr, state.tokens, agreed.tokens, seconds))
+        readings.add(
+            Launched(
+                step=state.step,
+                result=result,
+                lr=lr,
+                tokens=state.tokens,
+                step_tokens=agreed.tokens,
+                seconds=seconds,
+                data_seconds=data_seconds,
+                save_seconds=save_seconds,
+            )
+        )
     if not last:
         report.phase(Phase.STOPPING, state.step)
     readings.close()

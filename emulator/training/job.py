@@ -251,11 +251,15 @@ class Job:
             do()
 
     def _sync(self) -> None:
-        config = self.record.request.get("CheckpointConfig")
-        if config:
-            for host in self.hosts:
-                known = self._synced.setdefault(host.name, {})
-                upload_changes(host.checkpoints, config["S3Uri"], known)
+        checkpoints = self.record.request.get("CheckpointConfig")
+        events = self.record.request.get("TensorBoardOutputConfig")
+        for host in self.hosts:
+            known = self._synced.setdefault(host.name, {})
+            if checkpoints:
+                upload_changes(host.checkpoints, checkpoints["S3Uri"], known)
+            if events:
+                known = self._synced.setdefault(f"{host.name}/tensorboard", {})
+                upload_changes(host.root / "output" / "tensorboard", events["S3OutputPath"], known)
 
     def _save(self) -> None:
         self._sync()

@@ -17,7 +17,24 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"
-METRICS = ("step", "loss", "tokens_per_s", "step_seconds", "grad_norm", "lr")
+METRICS = (
+    "step",
+    "loss",
+    "tokens_per_s",
+    "step_seconds",
+    "grad_norm",
+    "lr",
+    "mfu",
+    "memory_gib",
+    "data_seconds",
+    "save_seconds",
+)
+"""Fields of a ``step`` line that become metrics of the job. The reference trainer adds:
+
+``mfu``: model FLOPs utilisation, 0 to 1 (known GPUs only); ``memory_gib``: peak of the device since
+the start, of the process on a CPU; ``data_seconds``, ``save_seconds``: how long the step waited for
+its batch and for a checkpoint's copy.
+"""
 _NUMBER = r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
 
 

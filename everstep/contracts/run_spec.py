@@ -35,6 +35,10 @@ class Sharding(StrEnum):
     NO_SHARD = "NO_SHARD"
 
 
+Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
+"""First and last step, both included."""
+
+
 class Model(Section):
     preset: str | None = None
     """A name of ``everstep.contracts.models.PRESETS``; or give ``config``."""
@@ -135,6 +139,20 @@ class Quota(Section):
     at most ``retry.wait_deadline_hours``. Otherwise the run is refused with the arithmetic."""
 
 
+class Report(Section):
+    """Where the trainer writes what it measures, beside its progress lines."""
+
+    tensorboard: bool = False
+    """Event files, which SageMaker copies to the run's output."""
+    mlflow: str | None = None
+    """Tracking URI: ``file:///…``, ``https://…``, or the ARN of SageMaker's managed MLflow. All
+    launches of a run write to one MLflow run."""
+    profile: Steps | None = None
+    """Steps whose trace (``torch.profiler``, every rank) goes to the output: ``"20-22"``."""
+    memory_snapshot: Steps | None = None
+    """Steps whose GPU allocations go to the output, for pytorch.org/memory_viz."""
+
+
 class Notify(Section):
     on: list[Literal["done", "give_up", "retry", "wait", "budget"]] = ["done", "give_up", "budget"]
 
@@ -225,6 +243,7 @@ class RunSpec(Section):
     retry: Retry = Retry()
     budget: Budget = Budget()
     quota: Quota = Quota()
+    report: Report = Report()
     notify: Notify = Notify()
     watch: Watch = Watch()
     finish: Finish = Finish()

@@ -75,6 +75,9 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             }.items()
         ],
     }
+    if spec.report.tensorboard:
+        where = f"{output_uri(run)}/{launch.launch:05d}/tensorboard"
+        request["TensorBoardOutputConfig"] = {"S3OutputPath": where}
     if team.kms_key_arn:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
     if launch.subnet:

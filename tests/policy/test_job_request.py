@@ -67,6 +67,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "service restarts": {"compute": [P5], "retry": {"service_restarts": 2}},
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
     "training plan": {"compute": [{**P5, "purchase": "training_plan", "training_plan_arn": PLAN}]},
+    "reporting": {"report": {"tensorboard": True, "mlflow": "https://x", "profile": "1-2"}},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
     "fsx": {"data": {"prefix": "a/b", "mode": "fsx"}},
     "seconds long": {"stop": {"steps": 1, "max_runtime_hours": 0.0001}},
@@ -154,6 +155,14 @@ def make(name: str = "smallest", team: Team = TEAM, **launch: Any) -> dict[str, 
             **fields,
         ),
     )
+
+
+def test_tensorboard_goes_below_the_launch() -> None:
+    assert "TensorBoardOutputConfig" not in make()
+    request = make("reporting")
+    where = request["TensorBoardOutputConfig"]["S3OutputPath"]
+    number = request["TrainingJobName"].rsplit("-", 1)[1]
+    assert where == f"s3://out/research/my-run/{number}/tensorboard"
 
 
 def test_an_sdk_waits_for_a_busy_s3_unless_the_spec_says_otherwise() -> None:
