@@ -10,7 +10,10 @@ The launch number in the name is a fence: a writer orphaned by launch 1 can neve
 complete, or overwrite, a checkpoint of launch 2.
 """
 
+import json
 import re
+from hashlib import sha256
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,3 +68,32 @@ class Manifest(BaseModel):
     """Written after the run's last step: what VerifyOutcome looks for."""
     spec_fingerprint: str = ""
     entries: list[ManifestEntry]
+    checksum: str | None = None
+    """Hex SHA-256 over all other fields (see ``sealed``): a bit that flips in the manifest itself
+    is noticed too. A foreign program may leave it out; the reference trainer takes none without."""
+
+    def sealed(self) -> bytes:
+        """The file's bytes, checksum included."""
+        fields = self.model_dump(mode="json", exclude={"checksum"})
+        return json.dumps(fields | {"checksum": _digest(fields)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def unseal(cls, raw: bytes) -> Self:
+        """The manifest, if it is the one that was written. Raises ``ValueError`` saying why not.
+
+        Computed over what was read, so that a field that another version added does no harm.
+        """
+        fields = json.loads(raw)
+        if not isinstance(fields, dict):
+            raise ValueError("not a JSON object")
+        written = fields.pop("checksum", None)
+        if written is None:
+            raise ValueError("has no checksum")
+        if (found := _digest(fields)) != written:
+            raise ValueError(f"has checksum {found[:12]}…, not {str(written)[:12]}…")
+        return cls.model_validate(fields | {"checksum": written})
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    """Of one form of the fields: keys sorted, no spaces."""
+    return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

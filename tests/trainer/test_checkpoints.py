@@ -1,6 +1,6 @@
 """Broken checkpoints are passed over aloud; retention; S3; failed saves."""
 
-import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest
-from tests.trainer.harness import Alone, losses, of_kind, weights
+from tests.trainer.forked import start_ranks
+from tests.trainer.harness import Alone, Lines, losses, of_kind, weights
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.errors import CheckpointError
 from trainer.store import FolderStore, S3Store, hash_file, open_store
@@ -30,28 +31,53 @@ def _tear(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-DAMAGE = {
-    "flipped bit": (lambda c: _flip(c / "__0_0.distcp"), "__0_0.distcp has sha256"),
-    "flipped bit in the metadata": (lambda c: _flip(c / ".metadata"), ".metadata has sha256"),
-    "torn file": (lambda c: _tear(c / "__0_0.distcp"), "bytes, not"),
-    "missing file": (lambda c: (c / "loop.json").unlink(), "loop.json is missing"),
-    "no manifest": (lambda c: (c / MANIFEST_NAME).unlink(), "not committed"),
-    "torn manifest": (lambda c: _tear(c / MANIFEST_NAME), "is not a manifest"),
-}
+FILES = ("__0_0.distcp", ".metadata", "loop.json", MANIFEST_NAME)
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_broken_checkpoint_is_skipped_aloud(alone: Alone, tmp_path: Path, damage: str) -> None:
-    whole = alone()
-    break_it, reason = DAMAGE[damage]
-    break_it(tmp_path / "checkpoints" / NEWEST)
+@pytest.fixture(scope="module")
+def trained(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lines]:
+    """A run's folder, to be copied, and its progress lines."""
+    base = tmp_path_factory.mktemp("trained")
+    job = start_ranks(base, dataset)
+    assert job.wait() == [0], job.text
+    folder = base / "checkpoints"
+    assert {path.name for path in (folder / NEWEST).iterdir()} == set(FILES)
+    return folder, job.lines
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["flipped bit", "torn", "missing"])
+def test_any_damaged_file_leads_to_the_older_checkpoint_aloud(
+    alone: Alone, trained: tuple[Path, Lines], tmp_path: Path, name: str, damage: str
+) -> None:
+    folder, whole = trained
+    shutil.copytree(folder, tmp_path / "checkpoints")
+    path = tmp_path / "checkpoints" / NEWEST / name
+    {"flipped bit": _flip, "torn": _tear, "missing": Path.unlink}[damage](path)
     resumed = alone(env={"launch": 2})
     skipped = of_kind(resumed, "skip_checkpoint")
     assert [line["checkpoint"] for line in skipped] == [NEWEST]
-    assert reason in skipped[0]["reason"]
+    assert name in skipped[0]["reason"], "it says which file"
     assert of_kind(resumed, "resume")[0]["step"] == 9
     assert losses(resumed) == {s: v for s, v in losses(whole).items() if s > 9}
     assert weights(tmp_path / "checkpoints")["checkpoint"] == "step-00000012.00002"
+
+
+def test_every_bit_of_a_manifest_counts(trained: tuple[Path, Lines]) -> None:
+    raw = (trained[0] / NEWEST / MANIFEST_NAME).read_bytes()
+    assert Manifest.unseal(raw).step == 12
+    for place in range(8 * len(raw)):
+        flipped = bytearray(raw)
+        flipped[place // 8] ^= 1 << place % 8
+        assert not _opens(bytes(flipped)), place
+
+
+def _opens(raw: bytes) -> bool:
+    try:
+        Manifest.unseal(raw)
+    except ValueError:
+        return False
+    return True
 
 
 def test_nothing_is_unpickled_before_it_is_verified(
@@ -293,4 +319,4 @@ def _fake(store: FolderStore, step: int, *, committed: bool, launch: int = 1) ->
     store.write(f"{name}/data", b"x")
     if committed:
         manifest = Manifest(step=step, launch=launch, world_size=1, tokens=0, entries=[])
-        store.write(f"{name}/{MANIFEST_NAME}", json.dumps(manifest.model_dump()).encode())
+        store.write(f"{name}/{MANIFEST_NAME}", manifest.sealed())

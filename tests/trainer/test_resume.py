@@ -1,6 +1,5 @@
 """Exact resume: the same losses and the same weights as a run that was never disturbed."""
 
-import json
 import os
 import shutil
 import signal
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everstep.contracts.manifest import MANIFEST_NAME
+from everstep.contracts.manifest import MANIFEST_NAME, Manifest
 from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, start_job, weights
 from trainer.errors import ConfigError
 
@@ -142,7 +141,8 @@ def test_deadline_saves_and_stops(alone: Alone) -> None:
 def _unfinish(folder: Path, step: int) -> None:
     """Take the ``final`` mark off a manifest: the next start has to save that step itself."""
     path = folder / f"step-{step:08d}.00001" / MANIFEST_NAME
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"final": False}))
+    manifest = Manifest.unseal(path.read_bytes())
+    path.write_bytes(manifest.model_copy(update={"final": False}).sealed())
 
 
 def _assert_gone(pid: int) -> None:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest, ManifestEntry
 from trainer.store import Store
 
@@ -53,9 +51,10 @@ class Catalogue:
             raise BrokenCheckpoint(f"not committed: no {MANIFEST_NAME}")
         raw = self.store.read(f"{listed.name}/{MANIFEST_NAME}")
         try:
-            manifest = Manifest.model_validate_json(raw or b"")
-        except ValidationError as error:
-            raise BrokenCheckpoint(f"{MANIFEST_NAME} is not a manifest") from error
+            manifest = Manifest.unseal(raw or b"")
+        except ValueError as error:  # pydantic's and json's errors are among them
+            reason = " ".join(str(error).split())
+            raise BrokenCheckpoint(f"{MANIFEST_NAME} is not what was written: {reason}") from error
         if (manifest.step, manifest.launch) != listed.name.order:
             raise BrokenCheckpoint(
                 f"{MANIFEST_NAME} is of step {manifest.step}, launch {manifest.launch}"

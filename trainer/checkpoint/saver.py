@@ -179,7 +179,7 @@ class Saver:
             spec_fingerprint=fingerprint(loop),
             entries=entries,
         )
-        self._store.write(f"{snapshot.name}/{MANIFEST_NAME}", manifest.model_dump_json().encode())
+        self._store.write(f"{snapshot.name}/{MANIFEST_NAME}", manifest.sealed())
         self._report.line("committed", step=loop.step, checkpoint=str(snapshot.name))
         try:
             self._catalogue.retain(self._keep_last, self._broken)
