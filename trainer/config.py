@@ -14,7 +14,16 @@ from pydantic import ValidationError
 from everstep.contracts.check import resolve_model
 from everstep.contracts.hyperparameters import from_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import Checkpoint, Model, Parallelism, Report, Section, Stop, Train
+from everstep.contracts.run_spec import (
+    Checkpoint,
+    Guard,
+    Model,
+    Parallelism,
+    Report,
+    Section,
+    Stop,
+    Train,
+)
 from trainer.errors import ConfigError
 
 DEFAULT_SAVE_MINUTES = 60.0
@@ -36,6 +45,7 @@ class TrainerConfig(Section):
     parallelism: Parallelism = Parallelism()
     train: Train = Train()
     checkpoint: Checkpoint = Checkpoint()
+    guard: Guard = Guard()
     stop: Stop
     report: Report = Report()
 

@@ -26,6 +26,7 @@ from trainer.report import Reporter
 from trainer.reporting import reporting
 from trainer.step import optimizer_step, valid_targets
 from trainer.store import open_store
+from trainer.straggler import OwnTime, Stragglers
 
 SAVE_TIMEOUT = 3600.0
 
@@ -90,8 +91,10 @@ def train(
     limit = env.max_runtime_seconds
     deadline = None if limit is None else worker.started_epoch + limit
     control = Control(worker, deadline, config.save_minutes)
+    own = OwnTime(device, config.guard.straggler_every)
+    stragglers = Stragglers(own, config.guard.straggler_every, report)
     # a GPU works while the host reads the step before; on a CPU there is nothing to wait for
-    callbacks = [StopAtNaN(), *reporting(config, env, worker, report)]
+    callbacks = [StopAtNaN(), *reporting(config, env, worker, report), stragglers]
     readings = Readings(callbacks, behind=1 if device.type == "cuda" else 0)
     every, seconds = config.checkpoint.every_steps, 0.0
     model.train()
@@ -120,9 +123,10 @@ def train(
             began += save_seconds
 
         lr = learning_rate(recipe, state.step, steps)
-        result = optimizer_step(
-            model, optimizer, layout, recipe, batch.to(device), agreed.tokens, lr
-        )
+        with own.compute(state.step + 1, data_seconds):
+            result = optimizer_step(
+                model, optimizer, layout, recipe, batch.to(device), agreed.tokens, lr
+            )
         state = state.model_copy(
             update={
                 "step": state.step + 1,

@@ -12,7 +12,7 @@ from typing import Any
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.run_spec import RunSpec
 
-SECTIONS = ("model", "data", "parallelism", "train", "checkpoint", "stop", "report")
+SECTIONS = ("model", "data", "parallelism", "train", "checkpoint", "guard", "stop", "report")
 """The sections of ``RunSpec`` that a trainer reads."""
 MAX_COUNT = 100
 MAX_VALUE = 2500

@@ -123,6 +123,27 @@ class Stop(Section):
     """SageMaker's MaxRuntimeInSeconds of one job: the run goes on in a next one."""
 
 
+class Guard(Section):
+    """What the trainer watches in itself, and how often it may mend itself."""
+
+    in_job_restarts: int = Field(default=3, ge=0, le=100)
+    """Restarts of the ranks on the same hosts, in the same job, without a new checkpoint between
+    them; each newly committed one refills them. 0: every failure ends the job."""
+    rewinds: int = Field(default=3, ge=0, le=100)
+    """Rewinds from one checkpoint, after a loss that is not finite or spikes; then: diverged."""
+    spike_mads: float | None = Field(default=10, gt=0)
+    """A spike: this many deviations (1.4826 × MAD) above the median of recent losses, and a tenth
+    of the median. Null: only what is not finite."""
+    spike_window: int = Field(default=128, ge=32, le=1024)
+    """Losses that the median is of; a quarter of them must be there."""
+    skip_batches: int = Field(default=1, ge=1, le=1000)
+    """Batches that a rewind skips, the bad one last."""
+    straggler_every: int = Field(default=20, ge=1)
+    """Steps between two comparisons of the ranks' own times."""
+    replica_every: int = Field(default=100, ge=0)
+    """Steps between two comparisons of copies of the weights; 0: never."""
+
+
 class Budget(Section):
     max_usd: float | None = Field(default=None, gt=0)
     max_gpu_hours: float | None = Field(default=None, gt=0)
@@ -240,6 +261,7 @@ class RunSpec(Section):
     parallelism: Parallelism = Parallelism()
     train: Train = Train()
     checkpoint: Checkpoint = Checkpoint()
+    guard: Guard = Guard()
     retry: Retry = Retry()
     budget: Budget = Budget()
     quota: Quota = Quota()

@@ -74,7 +74,26 @@ FAULT_MODEL: tuple[Row, ...] = (
     ),
     Row(
         "slow rank (straggler)",
-        not_yet="the trainer does not gather compute times yet: no report, no retry elsewhere",
+        cases=(
+            Case(
+                "straggler",
+                "torch",
+                "same",
+                classes=(F.STRAGGLER,),
+                launches=2,
+                environment=sabotage("slow_sleep") | {"SABOTAGE_RANK": "1"},
+                spec={
+                    "compute": [
+                        {"instance_type": "ml.m5.large", "nodes": 2},
+                        {"instance_type": "ml.m5.xlarge", "nodes": 2},
+                    ],
+                    "guard": {"straggler_every": 2},
+                    "watch": {"step": 60, "straggler_reports": 3},
+                },
+                says="rank 1 took",
+            ),
+        ),
+        shown_by=("tests/trainer/test_straggler.py::test_the_slow_rank_is_named",),
     ),
     Row(
         "NaN / loss spike",

@@ -106,6 +106,7 @@ def start_job(
     environment: dict[str, str] | None = None,
     resource: dict[str, Any] | None = None,
     ml: str = "ml",
+    program: str = "trainer.launch",
     **changes: Any,
 ) -> Job:
     """One host's launcher with SageMaker's layout below ``base``; the caller ends it."""
@@ -128,7 +129,7 @@ def start_job(
     }
     return Job(
         subprocess.Popen(
-            [sys.executable, "-m", "trainer.launch"],
+            [sys.executable, "-m", program],
             cwd=base,
             text=True,
             env={**os.environ, **given, **(environment or {})},
