@@ -164,7 +164,11 @@ class Host:
         ]
         if command[0] in ("python", "python3"):
             command[0] = sys.executable
-        return command
+        if command[0] == "torchrun":
+            command[:1] = [sys.executable, "-m", "torch.distributed.run"]
+        # All hosts are this machine: what /etc/hosts does there, and a port for each job.
+        here = f"127.0.0.1:{self._port}"
+        return [re.sub(r"\balgo-1:[0-9]+", here, word) for word in command]
 
     def _environment(self) -> dict[str, str]:
         key = HOST_KEY_PREFIX + hashlib.sha256(self.job.encode()).hexdigest()[:16].upper()

@@ -20,7 +20,7 @@ def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
     trainer = sections.get("trainer")
     if trainer is not None:
         yield from _environment(trainer.environment)
-        yield from _command(trainer.command, trainer.image)
+        yield from _command(trainer.command, trainer.image, trainer.launcher)
         yield from _long("trainer.hyperparameters", trainer.hyperparameters, 256, 2500)
     for i, target in enumerate(sections.get("compute") or []):
         arn = target.training_plan_arn
@@ -79,13 +79,20 @@ def _environment(environment: Mapping[str, str]) -> Iterator[Problem]:
             )
 
 
-def _command(command: list[str], image: str) -> Iterator[Problem]:
+def _command(command: list[str], image: str, launcher: str) -> Iterator[Problem]:
     if not 1 <= len(command) <= 100 or any(len(part) > 256 for part in command):
         yield Problem(
             path="trainer.command",
             value=command,
             message="SageMaker does not take this command",
             hint="1 to 100 words of at most 256 characters; put more into a script of the image",
+        )
+    if launcher == "mpi" and len(command) > 1:
+        yield Problem(
+            path="trainer.command",
+            value=command,
+            message="under launcher mpi the toolkit starts one program, without arguments",
+            hint="give arguments as trainer.hyperparameters: they arrive as --name value",
         )
     if not image or len(image) > 200 or image.split() != [image]:
         yield Problem(

@@ -237,8 +237,12 @@ class Finish(Section):
 class Trainer(Section):
     image: str = "trainer:stable"
     """``repository:tag`` in the account's registry, or a whole image URI."""
+    launcher: Literal["none", "torchrun", "mpi"] = "none"
+    """``none``: ``command`` is the container's entry point, the same on every host. ``torchrun``:
+    ``command`` is the program and its arguments; torchrun, nodes, processes and rendezvous come
+    before it. ``mpi``: the same under mpirun, in an image with SageMaker's training toolkit."""
     command: list[str] = ["python", "-m", "trainer.launch"]
-    """Container entry point. Anything that keeps the contract of docs/trainer-contract.md."""
+    """Anything that keeps the contract of docs/trainer-contract.md."""
     environment: dict[str, str] = Field(default_factory=dict)
     hyperparameters: dict[str, str] = Field(default_factory=dict)
 

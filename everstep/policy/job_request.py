@@ -1,5 +1,6 @@
 """The CreateTrainingJob request of one launch: what CDK's own task class cannot express."""
 
+import json
 from typing import Any
 
 from everstep.contracts.env import TrainerEnv
@@ -10,11 +11,12 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.payloads import Team
 from everstep.contracts.progress import metric_definitions
 from everstep.contracts.records import Launch, Run
-from everstep.contracts.run_spec import RunSpec, Target
+from everstep.contracts.run_spec import RunSpec, Target, Trainer
 
 DEADLINE_MARGIN_SECONDS = 600
 """The trainer ends this long before the service would end it, or a tenth of a short run time."""
 CHANNEL = "training"
+RENDEZVOUS_PORT = 29400
 
 
 PATIENT_SDK = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
@@ -52,10 +54,10 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         "AlgorithmSpecification": {
             "TrainingImage": image_uri(spec.trainer.image, team),
             "TrainingInputMode": "FastFile" if spec.data.mode == "fastfile" else "File",
-            "ContainerEntrypoint": spec.trainer.command,
+            **entry_point(spec.trainer, target),
             "MetricDefinitions": metric_definitions(),
         },
-        "HyperParameters": to_hyperparameters(spec),
+        "HyperParameters": {**to_hyperparameters(spec), **toolkit(spec.trainer, target)},
         "Environment": {
             **PATIENT_SDK,
             **spec.trainer.environment,
@@ -95,6 +97,45 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     if INSTANCE_TYPES[target.instance_type].gpus and launch.rung is not Rung.WARM_HOSTS:
         request["InfraCheckConfig"] = {"EnableInfraCheck": True}
     return request
+
+
+def entry_point(trainer: Trainer, target: Target) -> dict[str, list[str]]:
+    """How the container starts: as AlgorithmSpecification has it."""
+    if trainer.launcher == "none":
+        return {"ContainerEntrypoint": trainer.command}
+    if trainer.launcher == "mpi":
+        return {}  # the image's own: the toolkit's ``train``, which starts sshd and mpirun
+    processes = INSTANCE_TYPES[target.instance_type].processes
+    return {
+        "ContainerEntrypoint": [
+            "torchrun",
+            f"--nnodes={target.nodes}",
+            f"--nproc-per-node={processes}",
+            # restarts are Everstep's: torchrun's own meet the dead ranks' addresses again
+            "--max-restarts=0",
+            "--rdzv-backend=c10d",
+            # SageMaker calls the hosts algo-1, algo-2, …; they meet at the first one
+            f"--rdzv-endpoint=algo-1:{RENDEZVOUS_PORT}",
+        ],
+        "ContainerArguments": trainer.command,
+    }
+
+
+def toolkit(trainer: Trainer, target: Target) -> dict[str, str]:
+    """Hyperparameters by which SageMaker's training toolkit starts a program under mpirun.
+
+    Source: sagemaker-training's and the sagemaker SDK's parameter names; values are JSON.
+    """
+    if trainer.launcher != "mpi":
+        return {}
+    return {
+        "sagemaker_program": json.dumps(trainer.command[0]),
+        "sagemaker_submit_directory": json.dumps("/opt/ml/code"),
+        "sagemaker_mpi_enabled": "true",
+        "sagemaker_mpi_num_of_processes_per_host": str(
+            INSTANCE_TYPES[target.instance_type].processes
+        ),
+    }
 
 
 def image_uri(image: str, team: Team) -> str:

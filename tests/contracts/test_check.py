@@ -154,6 +154,12 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "trainer.environment",
         91,
     ),
+    (
+        "arguments under mpi",
+        spec(trainer={"launcher": "mpi", "command": ["train.py", "--x"]}),
+        "trainer.command",
+        ["train.py", "--x"],
+    ),
     ("no command", spec(trainer={"command": []}), "trainer.command", []),
     ("no image", spec(trainer={"image": ""}), "trainer.image", ""),
     (

@@ -68,6 +68,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
     "training plan": {"compute": [{**P5, "purchase": "training_plan", "training_plan_arn": PLAN}]},
     "reporting": {"report": {"tensorboard": True, "mlflow": "https://x", "profile": "1-2"}},
+    "torchrun": {
+        "trainer": {"launcher": "torchrun", "command": ["train.py", "--x"]},
+        "compute": [P5],
+    },
+    "mpi": {"trainer": {"launcher": "mpi", "command": ["train.py"]}, "compute": [P5]},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
     "fsx": {"data": {"prefix": "a/b", "mode": "fsx"}},
     "seconds long": {"stop": {"steps": 1, "max_runtime_hours": 0.0001}},
@@ -154,6 +159,29 @@ def make(name: str = "smallest", team: Team = TEAM, **launch: Any) -> dict[str, 
             planned_epoch=0,
             **fields,
         ),
+    )
+
+
+def test_torchrun_comes_before_the_program() -> None:
+    algorithm = make("torchrun")["AlgorithmSpecification"]
+    entry = algorithm["ContainerEntrypoint"]
+    assert entry[:3] == ["torchrun", "--nnodes=4", "--nproc-per-node=8"]
+    assert "--max-restarts=0" in entry
+    assert algorithm["ContainerArguments"] == ["train.py", "--x"]
+
+
+def test_the_toolkit_is_told_of_mpi_and_starts_by_itself() -> None:
+    request = make("mpi")
+    assert "ContainerEntrypoint" not in request["AlgorithmSpecification"]
+    assert (
+        request["HyperParameters"]
+        | {
+            "sagemaker_program": '"train.py"',
+            "sagemaker_submit_directory": '"/opt/ml/code"',
+            "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": "8",
+        }
+        == request["HyperParameters"]
     )
 
 
