@@ -7,15 +7,17 @@ are the run spec's own models, so a field means the same thing in both places.
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import ValidationError
 
 from everstep.contracts.check import resolve_model
+from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import from_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.run_spec import (
     Checkpoint,
+    Datasets,
     Guard,
     Model,
     Parallelism,
@@ -29,12 +31,12 @@ from trainer.errors import ConfigError
 DEFAULT_SAVE_MINUTES = 60.0
 
 
-class TrainerData(Section):
+class TrainerData(Datasets):
     prefix: str | None = None
-    """The run spec's word for the dataset. Only for the record: the channel is mounted."""
-    mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
+    """The run spec's word for the dataset. Only for the record: see ``path``."""
     path: str | None = None
-    """A dataset folder for use alone. Without it: the channel ``training``."""
+    """For use alone, in the place of ``prefix``: a folder, or ``s3://bucket/prefix`` with mode
+    ``s3``. Without it: the channel ``training``, or what ``EVERSTEP_DATA_URI`` names."""
 
 
 class TrainerConfig(Section):
@@ -101,10 +103,8 @@ class TrainerConfig(Section):
                     f"{name} parallelism",
                     "leave it at 1; use replicate and shard",
                 )
-        if self.data.mode == "s3":
-            raise ConfigError(
-                "data.mode=s3: this version does not stream", "use file, fastfile or fsx"
-            )
+        for problem in data_problems(self.data, shape.vocab_size):
+            raise ConfigError(f"{problem.path}={problem.value!r}: {problem.message}", problem.hint)
 
 
 def flat_from_toml(path: Path | None, overrides: Iterable[str]) -> dict[str, str]:

@@ -1,86 +1,30 @@
-"""The dataset on disk, and the batch that belongs to a position.
+"""The batch that belongs to a position.
 
-A dataset is a folder: ``index.json`` and raw little-endian token shards. The samples are the
-windows of ``sequence_length + 1`` tokens that start every ``sequence_length`` tokens of the
-concatenated shards. ``position`` counts samples taken by the whole job since its first step;
-batch = f(seed, position), so no rank keeps a data state and any number of ranks sees the same
-global batch.
+The samples of a dataset are the windows of ``sequence_length + 1`` tokens that start every
+``sequence_length`` tokens of its concatenated shards. ``position`` counts samples taken by the
+whole job since its first step; batch = f(seed, position), so no rank keeps a data state and any
+number of ranks sees the same global batch. ``trainer.order`` says which sample is where.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainer.errors import DataError
-from trainer.order import Order
+from trainer.order import ORDER_VERSION, Interleave, Source, Windows, longest_run
+from trainer.shards import Dataset, TokenSource
 
-INDEX_NAME = "index.json"
-HASHED_UP_TO = 256 * 1024 * 1024
-"""Datasets up to this many bytes are hashed when opened; larger ones are checked by size."""
+__all__ = ["Batch", "Dataset", "Samples", "rank_positions"]
 
-
-class Shard(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    file: str
-    tokens: int
-    sha256: str
-
-
-class Index(BaseModel):
-    """``index.json``. ``schema_version`` is spelled ``schema`` in the file."""
-
-    model_config = ConfigDict(frozen=True)
-
-    dtype: Literal["uint16", "uint32"]
-    vocab_size: int
-    total_tokens: int
-    shards: list[Shard]
-    fingerprint: str
-
-    def computed_fingerprint(self) -> str:
-        """SHA-256 over what the tokens are: type and the shards' hashes, in order."""
-        parts = [self.dtype, str(self.vocab_size), *(shard.sha256 for shard in self.shards)]
-        return sha256("\n".join(parts).encode()).hexdigest()
-
-
-class Dataset:
-    """Memory-mapped shards. Opening checks them; see the errors for what is checked."""
-
-    def __init__(self, folder: Path, *, verify: bool = True) -> None:
-        """``verify=False`` leaves out the hashes (ranks that need not repeat the work)."""
-        self.folder = folder
-        self.index = _read_index(folder)
-        dtype = np.dtype(self.index.dtype).newbyteorder("<")
-        self._maps: list[NDArray[np.generic]] = []
-        hashed = verify and self.index.total_tokens * dtype.itemsize <= HASHED_UP_TO
-        for shard in self.index.shards:
-            path = folder / shard.file
-            _check_shard(path, shard, dtype.itemsize, hashed)
-            self._maps.append(np.memmap(path, dtype=dtype, mode="r"))
-        self._starts = np.cumsum([0, *(shard.tokens for shard in self.index.shards)])
-
-    @property
-    def fingerprint(self) -> str:
-        return self.index.fingerprint
-
-    def window(self, start: int, length: int) -> NDArray[np.int64]:
-        """``length`` tokens from token ``start`` on, across shards. Shape (length,)."""
-        parts = []
-        shard = int(np.searchsorted(self._starts, start, side="right")) - 1
-        while length > 0:
-            offset = start - int(self._starts[shard])
-            part = self._maps[shard][offset : offset + length]
-            parts.append(part.astype(np.int64))
-            start, length, shard = start + len(part), length - len(part), shard + 1
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+RUN_TOKENS = 1 << 17
+"""Tokens that are read in one go, 256 KiB of uint16: what a GET of S3 is worth."""
+PLANNED_STEPS = 24
+"""Steps whose samples are located at once, at least: one step's alone costs as much."""
 
 
 @dataclass(frozen=True)
@@ -103,49 +47,169 @@ class Batch:
 
 
 class Samples:
-    """The seeded, endless sequence of windows of one dataset."""
+    """The seeded, endless sequence of samples of one dataset, or of several by weight."""
 
-    def __init__(self, dataset: Dataset, sequence_length: int, seed: int, vocab_size: int) -> None:
-        self.dataset = dataset
-        self.length = sequence_length
-        self.seed = seed
-        self.vocab_size = vocab_size
-        self.count = (dataset.index.total_tokens - 1) // sequence_length
-        """Samples an epoch."""
-        if self.count < 1:
-            raise DataError(
-                f"{dataset.folder}: {dataset.index.total_tokens} tokens are too few for one "
-                f"sequence of {sequence_length}",
-                "lower train.sequence_length, or prepare more data",
-            )
-        if dataset.index.vocab_size > vocab_size:
-            raise DataError(
-                f"{dataset.folder}: vocabulary of {dataset.index.vocab_size} tokens, but the "
-                f"model has {vocab_size}",
-                f"set model.vocab_size to {dataset.index.vocab_size} or more",
-            )
-        self._order: tuple[int, Order] | None = None
+    def __init__(
+        self,
+        datasets: Sequence[TokenSource],
+        sequence_length: int,
+        seed: int,
+        vocab_size: int,
+        global_batch: int,
+        weights: Sequence[float] | None = None,
+        separator: int | None = None,
+    ) -> None:
+        """``weights``: one a dataset, share of the samples; None for one dataset alone.
 
-    def sample(self, position: int) -> int:
-        """Index of the window at a global position; each window once an epoch."""
-        epoch, place = divmod(position, self.count)
-        if self._order is None or self._order[0] != epoch:
-            self._order = (epoch, Order(self.count, self.seed, epoch))
-        return self._order[1][place]
+        Raises ``DataError`` where a dataset is too small or its vocabulary too large.
+        """
+        self.datasets, self.length, self.seed = list(datasets), sequence_length, seed
+        self.vocab_size, self.global_batch, self.separator = vocab_size, global_batch, separator
+        self.weights = list(weights) if weights is not None else None
+        counts = [self._windows_of(dataset) for dataset in datasets]
+        self.count = sum(counts)
+        """Samples an epoch of every dataset."""
+        run = longest_run(self.count, global_batch, max(1, RUN_TOKENS // sequence_length))
+        self._order = Interleave(self.weights or [1.0], global_batch, run)
+        self._sources = [
+            Source(count, seed, number, global_batch, run) for number, count in enumerate(counts)
+        ]
+        self._plan: _Plan | None = None
+
+    @property
+    def run(self) -> int:
+        """Samples of one dataset that are read in one go (see ``trainer.order``)."""
+        return self._order.run
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What must stay as it is within a run, for the data to be the same."""
+        return {
+            "dataset": self.fingerprint,
+            "order": ORDER_VERSION,
+            "document_separator": self.separator,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the dataset; of a mixture: over all of them and their weights, in order."""
+        prints = [dataset.index.fingerprint for dataset in self.datasets]
+        if self.weights is None:
+            return prints[0]
+        parts = list(zip(prints, self.weights, strict=True))
+        return sha256(json.dumps(parts).encode()).hexdigest()
+
+    def sample(self, position: int) -> tuple[int, int]:
+        """(number of the dataset, window of it) at a global position."""
+        source, windows = self._locate(np.array([position]))
+        return int(source[0]), int(windows.window[0])
 
     def batch(self, positions: Sequence[int]) -> Batch:
         """The samples at global positions, in their order."""
-        rows = [
-            self.dataset.window(self.sample(p) * self.length, self.length + 1) for p in positions
-        ]
-        tokens = np.stack(rows)
-        if (top := int(tokens.max())) >= self.vocab_size:
+        source, windows = self._planned(positions)
+        tokens = self._gather(source, windows, positions)
+        if self.separator is None:
+            return Batch(tokens)
+        return Batch(tokens, *documents_of(tokens, self.separator))
+
+    def _windows_of(self, dataset: TokenSource) -> int:
+        index = dataset.index
+        count = (index.total_tokens - 1) // self.length
+        if count < 1:
             raise DataError(
-                f"{self.dataset.folder}: token {top} at position {positions[0]} or after, but the "
-                f"vocabulary has {self.vocab_size}",
-                "prepare the dataset again",
+                f"{dataset.name}: {index.total_tokens} tokens are too few for one "
+                f"sequence of {self.length}",
+                "lower train.sequence_length, or prepare more data",
             )
-        return Batch(tokens)
+        if index.vocab_size > self.vocab_size:
+            raise DataError(
+                f"{dataset.name}: vocabulary of {index.vocab_size} tokens, but the "
+                f"model has {self.vocab_size}",
+                f"set model.vocab_size to {index.vocab_size} or more",
+            )
+        return count
+
+    def _locate(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], Windows]:
+        number, places = self._order(positions)
+        if len(self._sources) == 1:
+            return number, self._sources[0].windows(places)
+        whole = np.empty((3, len(positions)), dtype=np.int64)
+        for i, source in enumerate(self._sources):
+            chosen = number == i
+            found = source.windows(places[chosen])
+            whole[:, chosen] = found.window, found.first, found.size
+        return number, Windows(*whole)
+
+    def _planned(self, positions: Sequence[int]) -> tuple[NDArray[np.int64], Windows]:
+        """The same as ``_locate``, for many coming steps of the same rank at once; and what
+        they read is announced to the datasets."""
+        if not isinstance(positions, range) or positions.step != 1 or not positions:
+            return self._locate(np.asarray(positions, dtype=np.int64))
+        first, share = positions.start, len(positions)
+        plan = self._plan
+        if plan is None or not plan.holds(first, share, self.global_batch):
+            steps = max(PLANNED_STEPS, 2 * self.run)
+            rows = np.arange(steps)[:, None] * self.global_batch + np.arange(share) + first
+            plan = self._plan = _Plan(first, share, steps, *self._locate(rows.ravel()))
+            self._announce(plan)
+        return plan.step((first - plan.first) // self.global_batch)
+
+    def _announce(self, plan: "_Plan") -> None:
+        for i, dataset in enumerate(self.datasets):
+            spans = self._spans(
+                plan.windows
+                if i == 0 and len(self.datasets) == 1
+                else plan.windows[plan.source == i]
+            )
+            _, order = np.unique(spans[:, 0], return_index=True)
+            dataset.expect(spans[np.sort(order)])
+
+    def _spans(self, windows: Windows) -> NDArray[np.int64]:
+        start = windows.first * self.length
+        return np.stack([start, start + windows.size * self.length + 1], axis=1)
+
+    def _gather(
+        self, source: NDArray[np.int64], windows: Windows, positions: Sequence[int]
+    ) -> NDArray[np.int64]:
+        tokens = np.empty((len(source), self.length + 1), dtype=np.int64)
+        for i, dataset in enumerate(self.datasets):
+            chosen: Any = slice(None)
+            mine = windows
+            if len(self.datasets) > 1:
+                chosen = source == i
+                mine = windows[chosen]
+            if not len(mine.window):
+                continue
+            rows = dataset.gather(mine.window * self.length, self.length + 1, self._spans(mine))
+            if (top := int(rows.max())) >= self.vocab_size:
+                raise DataError(
+                    f"{dataset.name}: token {top} at position {positions[0]} or after, but the "
+                    f"vocabulary has {self.vocab_size}",
+                    "prepare the dataset again",
+                )
+            tokens[chosen] = rows
+        return tokens
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Samples of one rank's share of ``steps`` global batches, the first at ``first``."""
+
+    first: int
+    share: int
+    steps: int
+    source: NDArray[np.int64]
+    windows: Windows
+
+    def holds(self, first: int, share: int, global_batch: int) -> bool:
+        """And so far from its end that what comes next is still read ahead."""
+        step, off = divmod(first - self.first, global_batch)
+        return share == self.share and not off and 0 <= step < self.steps - self.steps // 4
+
+    def step(self, number: int) -> tuple[NDArray[np.int64], Windows]:
+        part = slice(number * self.share, (number + 1) * self.share)
+        found = self.windows
+        return self.source[part], Windows(found.window[part], found.first[part], found.size[part])
 
 
 def rank_positions(position: int, global_batch: int, rank: int, ranks: int) -> range:
@@ -154,47 +218,12 @@ def rank_positions(position: int, global_batch: int, rank: int, ranks: int) -> r
     return range(position + rank * share, position + (rank + 1) * share)
 
 
-def _read_index(folder: Path) -> Index:
-    path = folder / INDEX_NAME
-    try:
-        raw = json.loads(path.read_text())
-        if raw.get("schema") != 1:
-            raise DataError(
-                f"{path}: schema {raw.get('schema')!r} is not 1",
-                "prepare the dataset with this version's trainer.prepare",
-            )
-        index = Index.model_validate({k: v for k, v in raw.items() if k != "schema"})
-    except FileNotFoundError:
-        raise DataError(
-            f"no dataset at {folder}: {INDEX_NAME} is missing",
-            "python -m trainer.prepare --out FOLDER makes one; data.path or the channel "
-            "'training' says where it is",
-        ) from None
-    except (ValueError, AttributeError, ValidationError) as error:
-        raise DataError(f"{path} is not a dataset index: {error}", "prepare it again") from error
-    held = sum(shard.tokens for shard in index.shards)
-    if held != index.total_tokens:
-        raise DataError(
-            f"{path}: total_tokens {index.total_tokens} but its shards hold {held}",
-            "prepare it again",
-        )
-    return index
-
-
-def _check_shard(path: Path, shard: Shard, itemsize: int, hashed: bool) -> None:
-    wanted = shard.tokens * itemsize
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise DataError(f"{path}: shard is missing", "copy the whole dataset folder") from None
-    if size != wanted:
-        what = "truncated" if size < wanted else "longer than its index says"
-        raise DataError(
-            f"{path}: shard is {what} ({size} bytes, {wanted} by {shard.tokens} tokens)",
-            "copy it again, or prepare the dataset again",
-        )
-    if hashed and (found := sha256(path.read_bytes()).hexdigest()) != shard.sha256:
-        raise DataError(
-            f"{path}: foreign shard (sha256 {found[:12]}…, index says {shard.sha256[:12]}…)",
-            "index.json and its shards must come from one preparation",
-        )
+def documents_of(
+    tokens: NDArray[np.int64], separator: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """``positions`` and ``documents`` of a ``Batch``: see there. Both (samples, length)."""
+    begins = np.zeros((len(tokens), tokens.shape[1] - 1), dtype=bool)
+    np.equal(tokens[:, :-2], separator, out=begins[:, 1:])
+    place = np.arange(begins.shape[1])
+    start = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
+    return place - start, np.cumsum(begins, axis=1)

@@ -58,16 +58,17 @@ def run(
     if args.config is None:
         flat = {k: str(v) for k, v in ml.config("hyperparameters").items()} | flat
     config = TrainerConfig.from_flat(flat)
-    folder = Path(config.data.path) if config.data.path else ml.channel("training")
 
     from datetime import timedelta
 
     import torch
     import torch.distributed as dist
 
+    from trainer.sources import data_root
     from trainer.train import Where, train
 
     where.append(Where())
+    root = data_root(config.data, env, ml)
     worker.node_dir.mkdir(parents=True, exist_ok=True)
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", worker.local_rank) if cuda else torch.device("cpu")
@@ -80,7 +81,7 @@ def run(
         world_size=worker.world_size,
         timeout=timedelta(seconds=worker.collective_timeout),
     )
-    train(config, env, worker, folder, device, where[0])
+    train(config, env, worker, root, device, where[0])
     dist.barrier()  # nobody leaves, and takes the store with it, before all are done
     dist.destroy_process_group()
 

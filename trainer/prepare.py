@@ -9,15 +9,16 @@ import json
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trainer.data import INDEX_NAME, Index, Shard
 from trainer.errors import DataError
+from trainer.shards import INDEX_NAME, SCHEMA, Index, Shard
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,7 +46,13 @@ def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         summary = prepare(
-            args.source, args.out, args.vocab_size, args.limit_mb, args.suffix, args.shard_tokens
+            args.source,
+            args.out,
+            args.vocab_size,
+            args.limit_mb,
+            args.suffix,
+            args.shard_tokens,
+            args.folders,
         )
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -53,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     print(
         json.dumps(summary)
         if args.json
-        else f"{summary['tokens']} tokens of {summary['files']} files in {args.out}"
+        else f"{summary['tokens']} tokens of {summary['files']} files in {args.out}; "
+        f"data.document_separator = {summary['document_separator']}"
     )
     return 0
 
@@ -65,6 +73,7 @@ def prepare(
     limit_mb: float,
     suffix: str,
     shard_tokens: int = SHARD_TOKENS,
+    folders: int = 1,
 ) -> dict[str, object]:
     """Writes ``out``/index.json, shard-NNNNN.bin, tokenizer.json; returns what was done.
 
@@ -87,7 +96,7 @@ def prepare(
         tokens.append(end)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(out / "tokenizer.json"))
-    index = write_dataset(out, tokens, tokenizer.get_vocab_size(), shard_tokens)
+    index = write_dataset(out, tokens, tokenizer.get_vocab_size(), shard_tokens, folders)
     _say(f"{index.total_tokens} tokens in {time.monotonic() - began:.1f} s")
     return {
         "out": str(out),
@@ -97,12 +106,22 @@ def prepare(
         "vocab_size": index.vocab_size,
         "shards": len(index.shards),
         "fingerprint": index.fingerprint,
+        "document_separator": end,
         "seconds": round(time.monotonic() - began, 2),
     }
 
 
-def write_dataset(out: Path, tokens: list[int], vocab_size: int, shard_tokens: int) -> Index:
-    """Shards first, ``index.json`` last, so that a torn preparation is no dataset."""
+def write_dataset(
+    out: Path,
+    tokens: Sequence[int] | NDArray[Any],
+    vocab_size: int,
+    shard_tokens: int,
+    folders: int = 1,
+) -> Index:
+    """Shards first, ``index.json`` last, so that a torn preparation is no dataset.
+
+    ``folders`` > 1 spreads the shards: S3 scales by key prefix.
+    """
     dtype: Literal["uint16", "uint32"] = "uint16" if vocab_size <= 1 << 16 else "uint32"
     data = np.asarray(tokens, dtype=np.dtype(dtype).newbyteorder("<"))
     out.mkdir(parents=True, exist_ok=True)
@@ -112,13 +131,16 @@ def write_dataset(out: Path, tokens: list[int], vocab_size: int, shard_tokens: i
         part = data[start : start + shard_tokens]
         raw = part.tobytes()
         name = f"shard-{number:05d}.bin"
+        if folders > 1:
+            name = f"{number % folders:02x}/{name}"
+            (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_bytes(raw)
         shards.append(Shard(file=name, tokens=len(part), sha256=sha256(raw).hexdigest()))
     index = Index(
         dtype=dtype, vocab_size=vocab_size, total_tokens=len(data), shards=shards, fingerprint=""
     )
     index = index.model_copy(update={"fingerprint": index.computed_fingerprint()})
-    (out / INDEX_NAME).write_text(json.dumps({"schema": 1, **index.model_dump()}, indent=1))
+    (out / INDEX_NAME).write_text(json.dumps({"schema": SCHEMA, **index.model_dump()}, indent=1))
     return index
 
 
@@ -178,6 +200,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit-mb", type=float, default=6.0)
     parser.add_argument("--suffix", default=".py")
     parser.add_argument("--shard-tokens", type=int, default=SHARD_TOKENS)
+    parser.add_argument(
+        "--folders", type=int, default=1, help="spread the shards (for data.mode s3 at scale)"
+    )
     parser.add_argument("--json", action="store_true", help="summary as JSON on standard output")
     return parser
 

@@ -149,7 +149,9 @@ class S3Store:
     seconds a request, with full jitter. It spends no attempt.
     """
 
-    def __init__(self, bucket: str, prefix: str, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, patience: float = PATIENCE, connections: int = 10
+    ) -> None:
         import boto3
         from botocore.config import Config
 
@@ -157,7 +159,10 @@ class S3Store:
         self._patience = patience
         self._s3: Any = boto3.client(
             "s3",
-            config=Config(retries={"mode": "standard", "total_max_attempts": 1}),  # see _patiently
+            config=Config(
+                retries={"mode": "standard", "total_max_attempts": 1},  # see _patiently
+                max_pool_connections=connections,
+            ),
         )
 
     def local(self, key: str) -> Path | None:
@@ -190,6 +195,31 @@ class S3Store:
             return self._patiently(get)
         except self._s3.exceptions.NoSuchKey:
             return None
+
+    def read_range(
+        self, key: str, first: int, size: int, etag: str | None = None
+    ) -> tuple[bytes, str, int]:
+        """Bytes [first, first + size) of an object, its ETag, its whole size in bytes.
+
+        Another ETag than ``etag`` is a ``ClientError`` with status 412; no such object, 404.
+        """
+        from botocore.exceptions import IncompleteReadError
+
+        given = {"IfMatch": etag} if etag else {}
+
+        def get() -> tuple[bytes, str, int]:
+            answer = self._s3.get_object(
+                Bucket=self.bucket,
+                Key=self._key(key),
+                Range=f"bytes={first}-{first + size - 1}",
+                **given,
+            )
+            body, whole = bytes(answer["Body"].read()), int(answer["ContentRange"].split("/")[1])
+            if len(body) != min(size, whole - first):
+                raise IncompleteReadError(actual_bytes=len(body), expected_bytes=size)
+            return body, str(answer["ETag"]), whole
+
+        return self._patiently(get)
 
     def write(self, key: str, data: bytes) -> None:
         self._patiently(

@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,13 +16,14 @@ from trainer.checkpoint.saver import Saver
 from trainer.checkpoint.state import LoopState, live_tensors, seed_rng
 from trainer.config import TrainerConfig
 from trainer.control import Control
-from trainer.data import Dataset, Samples, rank_positions
+from trainer.data import Samples, rank_positions
 from trainer.errors import ConfigError
 from trainer.host import Worker
 from trainer.optim import build_optimizer, learning_rate
 from trainer.parallel import Layout, build_model, layout_of
 from trainer.report import Reporter
 from trainer.reporting import reporting
+from trainer.sources import open_samples
 from trainer.step import optimizer_step, valid_targets
 from trainer.store import open_store
 from trainer.straggler import OwnTime, Stragglers
@@ -42,7 +42,7 @@ def train(
     config: TrainerConfig,
     env: TrainerEnv,
     worker: Worker,
-    data_folder: Path,
+    data_root: str,
     device: torch.device,
     where: Where,
 ) -> None:
@@ -57,8 +57,7 @@ def train(
     patience = timedelta(seconds=max(SAVE_TIMEOUT, worker.collective_timeout))
     group = dist.new_group(backend="gloo", timeout=patience)
     recipe, steps = config.train, config.stop.steps
-    dataset = Dataset(data_folder, verify=worker.local_rank == 0)
-    samples = Samples(dataset, recipe.sequence_length, recipe.seed, config.shape.vocab_size)
+    samples = open_samples(config, data_root, verify=worker.local_rank == 0)
     model = build_model(config.shape, layout, recipe.dtype, recipe.seed, device)
     optimizer = build_optimizer(model, recipe)
     seed_rng(recipe.seed, 0, worker.rank)
@@ -66,7 +65,7 @@ def train(
     store = open_store(env.checkpoint_uri)
     state = LoopState(
         mesh=f"{layout.sharding} {layout.replicate}×{layout.shard}",
-        identity=_identity(config, dataset),
+        identity=_identity(config, samples),
     )
     finder = Finder(store, group, worker, report)
     found = finder.find()
@@ -172,7 +171,7 @@ def _check_batch(config: TrainerConfig, layout: Layout) -> None:
         )
 
 
-def _identity(config: TrainerConfig, dataset: Dataset) -> dict[str, object]:
+def _identity(config: TrainerConfig, samples: Samples) -> dict[str, object]:
     """What must stay as it is within a run. Dropout, rates and the mesh may change."""
     train = config.train
     return {
@@ -180,5 +179,5 @@ def _identity(config: TrainerConfig, dataset: Dataset) -> dict[str, object]:
         "sequence_length": train.sequence_length,
         "global_batch": train.global_batch,
         "seed": train.seed,
-        "dataset": dataset.fingerprint,
+        **samples.identity,
     }

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from everstep.contracts import run_spec as spec
+from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.limits import limit_problems
@@ -95,6 +96,16 @@ def _model(sections: Sections) -> Iterator[Problem]:
             message="no such preset",
             hint=f"one of {', '.join(near)}; or describe the shape in model.config",
         )
+
+
+def _data(sections: Sections) -> Iterator[Problem]:
+    data, model = sections.get("data"), sections.get("model")
+    if data is None:
+        return
+    vocab_size = None
+    if model is not None and (model.config is not None or model.preset in PRESETS):
+        vocab_size = resolve_model(model).vocab_size
+    yield from data_problems(data, vocab_size)
 
 
 def _finish(sections: Sections) -> Iterator[Problem]:
@@ -204,14 +215,7 @@ def _first_cut(sections: Sections) -> Iterator[Problem]:
 
 
 def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
-    data, checkpoint = sections.get("data"), sections.get("checkpoint")
-    if data is not None and data.mode == "s3":
-        yield Problem(
-            path="data.mode",
-            value="s3",
-            message="this version's trainer does not stream from S3",
-            hint="use file, fastfile or fsx",
-        )
+    checkpoint = sections.get("checkpoint")
     if checkpoint is not None and checkpoint.storage == "fsx":
         yield Problem(
             path="checkpoint.storage",
@@ -223,6 +227,7 @@ def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
 
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _model,
+    _data,
     _instance_types,
     _finish,
     _mesh,

@@ -49,6 +49,8 @@ class TrainerEnv(BaseModel):
     """``s3://bucket/prefix`` or a folder. One folder a checkpoint below it: see ``manifest``."""
     output_uri: str = "output"
     """Where failure files go: ``{output_uri}/{launch:05d}/failure.json``."""
+    data_uri: str | None = None
+    """Folder of the run's datasets, where the trainer reads them from S3 itself."""
     resume_from: str | None = None
     """A hint: the newest committed checkpoint when the launch was planned. May be stale."""
     max_runtime_seconds: int | None = None

@@ -48,11 +48,41 @@ class Model(Section):
     dropout: float | None = Field(default=None, ge=0, lt=1)
 
 
-class Data(Section):
-    prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
-    """Path below the team's data prefix: a folder that holds ``index.json`` and its shards."""
+Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
+
+
+class MixturePart(Section):
+    prefix: Prefix
+    """Folder of the dataset, below ``data.prefix``."""
+    weight: float = Field(default=1.0, gt=0)
+    """Its share of the samples is this ÷ the sum of all weights, whatever its size."""
+
+
+class Datasets(Section):
+    """What is read, and how: the part of ``data`` that a trainer used alone has too."""
+
     mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
-    """``file``, ``fastfile``: SageMaker channels; ``fsx``: the stack's file system."""
+    """``file``, ``fastfile``: SageMaker channels; ``fsx``: the stack's file system; ``s3``: the
+    trainer reads ranges of the objects itself. The order of the samples is the same in all."""
+    mixture: list[MixturePart] = Field(default=[], max_length=64)
+    """Several datasets in folders below ``prefix``, by weight. Empty: ``prefix`` is a dataset."""
+    validation: Prefix | None = None
+    """Folder below ``prefix`` of a dataset that is held out."""
+    document_separator: int | None = Field(default=None, ge=0)
+    """Token that ends a document. Given: positions start anew after it and documents of one window
+    do not see each other. Null: a window is one document."""
+
+
+class Data(Datasets):
+    prefix: Prefix
+    """Path below the team's data prefix: a folder that holds ``index.json`` and its shards."""
+
+    @property
+    def folders(self) -> list[str]:
+        """Path of each dataset that is trained on, below the team's data prefix."""
+        root = self.prefix.strip("/")
+        parts = [f"{root}/{part.prefix.strip('/')}" for part in self.mixture]
+        return parts or [root]
 
 
 class Target(Section):

@@ -44,7 +44,7 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
     """CreateTrainingJob of one try, in botocore's shape."""
     spec, team, finish, plan = run.spec, run.team, run.spec.finish, export.plan
     source = f"{checkpoint_uri(run)}/{plan.checkpoint}"
-    dataset = f"{team.data_uri}/{spec.data.prefix.strip('/')}"
+    dataset = f"{team.data_uri}/{spec.data.folders[0]}"
     environment = TrainerEnv(
         run_id=run.run_id,
         launch=export.launch,

@@ -31,6 +31,10 @@ def output_uri(run: Run) -> str:
     return f"{run.team.output_uri}/{run.run_id}"
 
 
+def data_uri(run: Run) -> str:
+    return f"{run.team.data_uri}/{run.spec.data.prefix.strip('/')}"
+
+
 def runtime_seconds(spec: RunSpec) -> int:
     return max(1, int(spec.stop.max_runtime_hours * 3600))
 
@@ -45,6 +49,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         launch=launch.launch,
         checkpoint_uri=checkpoint_uri(run),
         output_uri=output_uri(run),
+        data_uri=data_uri(run) if spec.data.mode == "s3" else None,
         resume_from=launch.resume_checkpoint,
         max_runtime_seconds=runtime - min(DEADLINE_MARGIN_SECONDS, runtime // 10),
     )
@@ -63,7 +68,6 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             **spec.trainer.environment,
             **trainer.as_environment(),
         },
-        "InputDataConfig": [_channel(run)],
         "OutputDataConfig": {"S3OutputPath": f"{output_uri(run)}/jobs"},
         "ResourceConfig": _resources(target, team),
         "StoppingCondition": {"MaxRuntimeInSeconds": runtime},
@@ -80,6 +84,8 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     if spec.report.tensorboard:
         where = f"{output_uri(run)}/{launch.launch:05d}/tensorboard"
         request["TensorBoardOutputConfig"] = {"S3OutputPath": where}
+    if spec.data.mode != "s3":
+        request["InputDataConfig"] = [_channel(run)]
     if team.kms_key_arn:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
     if launch.subnet:
@@ -159,13 +165,12 @@ def _resources(target: Target, team: Team) -> dict[str, Any]:
 
 
 def _channel(run: Run) -> dict[str, Any]:
-    prefix = run.spec.data.prefix.strip("/")
     if run.spec.data.mode == "fsx":
         source: dict[str, Any] = {
             "FileSystemDataSource": {
                 "FileSystemId": run.team.file_system_id,
                 "FileSystemType": "FSxLustre",
-                "DirectoryPath": f"{run.team.file_system_path}/{prefix}",
+                "DirectoryPath": f"{run.team.file_system_path}/{run.spec.data.prefix.strip('/')}",
                 "FileSystemAccessMode": "ro",
             }
         }
@@ -173,7 +178,7 @@ def _channel(run: Run) -> dict[str, Any]:
         source = {
             "S3DataSource": {
                 "S3DataType": "S3Prefix",
-                "S3Uri": f"{run.team.data_uri}/{prefix}/",
+                "S3Uri": f"{data_uri(run)}/",
                 "S3DataDistributionType": "FullyReplicated",
             }
         }

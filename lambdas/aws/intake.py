@@ -36,48 +36,58 @@ def read_spec(start: Start, objects: Checkpoints) -> tuple[Any, list[Problem]]:
 
 
 def dataset_problems(spec: RunSpec, start: Start, objects: Checkpoints) -> list[Problem]:
-    """The dataset is there, and the model's vocabulary holds its tokens."""
-    uri = f"{start.team.data_uri}/{spec.data.prefix.strip('/')}/index.json"
-    if spec.data.mode == "fsx" and start.team.file_system_id is None:
+    """Every dataset is there, and the model's vocabulary holds its tokens."""
+    data = spec.data
+    if data.mode == "fsx" and start.team.file_system_id is None:
         return [
             Problem(
                 path="data.mode",
                 value="fsx",
                 message="this stack has no file system",
-                hint="enable fsx in the environment's config, or use file or fastfile",
+                hint="enable fsx in the environment's config, or use file, fastfile or s3",
             )
         ]
+    whole = [("data.prefix", data.prefix)]
+    parts = [(f"data.mixture.{i}.prefix", part.prefix) for i, part in enumerate(data.mixture)]
+    held_out = [("data.validation", data.validation)] if data.validation else []
+    vocab_size = resolve_model(spec.model).vocab_size
+    problems = []
+    for path, value in [*(parts or whole), *held_out]:
+        below = "" if path == "data.prefix" else f"/{value.strip('/')}"
+        uri = f"{start.team.data_uri}/{data.prefix.strip('/')}{below}/index.json"
+        problem = _index_problem(objects, uri, path, value, vocab_size)
+        if problem is not None:
+            problems.append(problem)
+    return problems
+
+
+def _index_problem(
+    objects: Checkpoints, uri: str, path: str, value: str, vocab_size: int
+) -> Problem | None:
     try:
         index = objects.read_json(uri)
     except ValueError:
         index = "not JSON"
     if index is None:
-        return [
-            Problem(
-                path="data.prefix",
-                value=spec.data.prefix,
-                message=f"no dataset at {uri}",
-                hint="upload one: `python -m trainer.prepare --help`",
-            )
-        ]
+        return Problem(
+            path=path,
+            value=value,
+            message=f"no dataset at {uri}",
+            hint="upload one: `python -m trainer.prepare --help`",
+        )
     vocabulary = index.get("vocab_size") if isinstance(index, dict) else None
     if not isinstance(vocabulary, int):
-        return [
-            Problem(
-                path="data.prefix",
-                value=spec.data.prefix,
-                message=f"{uri} is not a dataset index",
-                hint="make one with `python -m trainer.prepare`",
-            )
-        ]
-    model = resolve_model(spec.model)
-    if vocabulary > model.vocab_size:
-        return [
-            Problem(
-                path="model.vocab_size",
-                value=model.vocab_size,
-                message=f"the dataset's tokens reach {vocabulary}",
-                hint=f"set model.vocab_size to {vocabulary} or more",
-            )
-        ]
-    return []
+        return Problem(
+            path=path,
+            value=value,
+            message=f"{uri} is not a dataset index",
+            hint="make one with `python -m trainer.prepare`",
+        )
+    if vocabulary > vocab_size:
+        return Problem(
+            path="model.vocab_size",
+            value=vocab_size,
+            message=f"the dataset's tokens reach {vocabulary}",
+            hint=f"set model.vocab_size to {vocabulary} or more",
+        )
+    return None

@@ -52,7 +52,7 @@ def alone(
             TrainerConfig.from_flat(flat),
             TrainerEnv.model_validate(settings),
             worker,
-            Path(flat["data.path"]),
+            flat["data.path"],
             torch.device("cpu"),
             Where(),
         )

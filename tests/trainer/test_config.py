@@ -113,7 +113,8 @@ def test_others_keys_are_left_alone_and_typos_are_not() -> None:
     [
         ({"model.preset": "tyni"}, "no such preset 'tyni'"),
         ({"parallelism.tensor": "2"}, "no tensor parallelism"),
-        ({"data.mode": "s3"}, "does not stream"),
+        ({"data.document_separator": "1024"}, "document_separator=1024: .* vocabulary has 1024"),
+        ({"data.mixture": '[{"prefix": "a"}, {"prefix": "a"}]'}, r"mixture.1.prefix=.a.: is there"),
         ({"model.heads": "3"}, "do not divide"),
         ({"stop.steps": "0"}, "stop.steps"),
     ],

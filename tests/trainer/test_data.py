@@ -5,59 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from trainer.data import Dataset, Samples, rank_positions
+from trainer.data import Dataset, Samples
 from trainer.errors import DataError
-from trainer.order import Order
 from trainer.prepare import main as prepare_main
 from trainer.prepare import write_dataset
-
-
-@settings(max_examples=60, deadline=None)
-@given(count=st.integers(1, 700), seed=st.integers(0, 2**40), epoch=st.integers(0, 50))
-def test_an_epoch_is_a_permutation(count: int, seed: int, epoch: int) -> None:
-    order = Order(count, seed, epoch)
-    assert sorted(order[i] for i in range(count)) == list(range(count))
-
-
-def test_epochs_and_seeds_differ_and_do_not_run_in_order() -> None:
-    def places(seed: int, epoch: int) -> list[int]:
-        return [Order(1000, seed, epoch)[i] for i in range(1000)]
-
-    one = places(0, 0)
-    assert one != places(0, 1)
-    assert one != places(1, 0)
-    assert one == places(0, 0)
-    steps = np.diff(one)
-    assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 0.1
-    assert (np.abs(steps) < 5).mean() < 0.05
-
-
-def test_a_far_position_costs_no_more() -> None:
-    order = Order(10**12, 3, 0)
-    assert len({order[i] for i in (0, 1, 10**12 - 1, 5 * 10**11)}) == 4
-
-
-@settings(max_examples=50, deadline=None)
-@given(ranks=st.sampled_from([1, 2, 3, 4, 6, 12]), step=st.integers(0, 1000))
-def test_every_number_of_ranks_sees_the_same_global_batch(ranks: int, step: int) -> None:
-    taken = [p for rank in range(ranks) for p in rank_positions(step * 12, 12, rank, ranks)]
-    assert taken == list(range(step * 12, step * 12 + 12))
-
-
-def test_no_window_twice_and_none_lost(dataset: Path) -> None:
-    samples = Samples(Dataset(dataset), 32, seed=5, vocab_size=64)
-    for epoch in range(2):
-        taken = [samples.sample(epoch * samples.count + i) for i in range(samples.count)]
-        assert sorted(taken) == list(range(samples.count))
 
 
 def test_windows_across_shards_are_the_tokens(tmp_path: Path) -> None:
     tokens = list(range(100))
     write_dataset(tmp_path, tokens, 100, shard_tokens=7)
-    samples = Samples(Dataset(tmp_path), 10, seed=0, vocab_size=100)
+    samples = Samples([Dataset(tmp_path)], 10, seed=0, vocab_size=100, global_batch=3)
     assert samples.count == 9
     rows = samples.batch(range(9)).tokens
     assert rows.shape == (9, 11)
@@ -65,8 +23,44 @@ def test_windows_across_shards_are_the_tokens(tmp_path: Path) -> None:
     assert all((np.diff(row) == 1).all() for row in rows)
 
 
-def _open(folder: Path) -> None:
-    Samples(Dataset(folder), 32, seed=0, vocab_size=64)
+def test_shards_may_be_spread_over_folders(tmp_path: Path) -> None:
+    index = write_dataset(tmp_path, range(100), 100, shard_tokens=7, folders=4)
+    assert {shard.file.split("/")[0] for shard in index.shards} == {"00", "01", "02", "03"}
+    assert Dataset(tmp_path).window(0, 100).tolist() == list(range(100))
+
+
+def _documents(tokens: list[int]) -> tuple[list[int], list[int]]:
+    """Positions and documents of the inputs, token by token; 0 ends a document."""
+    positions, documents, place, number = [], [], 0, 0
+    for token in tokens[:-1]:
+        positions.append(place)
+        documents.append(number)
+        place, number = (0, number + 1) if token == 0 else (place + 1, number)
+    return positions, documents
+
+
+def test_documents_of_a_window(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, 4, 1000)
+    tokens[500:600] = 3  # a window without an end of a document
+    tokens[700:720] = 0  # and one of nothing else
+    write_dataset(tmp_path, tokens, 4, shard_tokens=300)
+    plain = Samples([Dataset(tmp_path)], 16, seed=1, vocab_size=4, global_batch=4)
+    packed = Samples([Dataset(tmp_path)], 16, seed=1, vocab_size=4, global_batch=4, separator=0)
+    batch, same = packed.batch(range(62)), plain.batch(range(62))
+    assert same.positions is None
+    assert same.documents is None
+    assert (batch.tokens == same.tokens).all()
+    assert batch.positions is not None
+    assert batch.documents is not None
+    assert batch.positions.shape == batch.documents.shape == (62, 16)
+    for row, positions, documents in zip(
+        batch.tokens, batch.positions, batch.documents, strict=True
+    ):
+        assert _documents(row.tolist()) == (positions.tolist(), documents.tolist())
+
+
+def _open(folder: Path) -> Samples:
+    return Samples([Dataset(folder)], 32, seed=0, vocab_size=64, global_batch=1)
 
 
 def _edit_index(folder: Path, **changes: object) -> None:
@@ -78,13 +72,20 @@ def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
 
 
+CLIMBING = {"file": "../shard-00000.bin", "tokens": 200, "sha256": ""}
 DAMAGE = {
     "no dataset": (lambda f: (f / "index.json").unlink(), "no dataset at"),
     "missing": (lambda f: (f / "shard-00001.bin").unlink(), "shard is missing"),
     "truncated": (lambda f: _truncate(f / "shard-00001.bin"), "shard is truncated"),
     "foreign": (lambda f: (f / "shard-00000.bin").write_bytes(bytes(200)), "foreign shard"),
     "wrong total": (lambda f: _edit_index(f, total_tokens=99), "its shards hold 200"),
-    "other schema": (lambda f: _edit_index(f, schema=2), "schema 2 is not 1"),
+    "newer schema": (
+        lambda f: _edit_index(f, schema=2),
+        "schema 2 is not 1 .hint: a newer trainer",
+    ),
+    "other schema": (lambda f: _edit_index(f, schema="1"), "schema '1' is not 1 .hint: prepare"),
+    "edited": (lambda f: _edit_index(f, vocab_size=63), "fingerprint .* is not that of its shards"),
+    "climbs": (lambda f: _edit_index(f, shards=[CLIMBING]), "leads out of the dataset's folder"),
     "no index": (lambda f: (f / "index.json").write_text("{"), "is not a dataset index"),
 }
 
@@ -95,8 +96,10 @@ def test_a_damaged_dataset_is_refused_with_a_hint(tmp_path: Path, damage: str) -
     _open(tmp_path)
     break_it, words = DAMAGE[damage]
     break_it(tmp_path)
-    with pytest.raises(DataError, match=f"{words}.*hint: "):
+    with pytest.raises(DataError, match=words) as caught:
         _open(tmp_path)
+    assert "hint: " in str(caught.value)
+    assert "http" not in str(caught.value)
 
 
 def test_too_few_tokens_and_too_small_a_vocabulary(tmp_path: Path) -> None:
@@ -104,10 +107,10 @@ def test_too_few_tokens_and_too_small_a_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"20 tokens are too few.*32"):
         _open(tmp_path)
     with pytest.raises(DataError, match=r"vocabulary of 64.*model has 32.*vocab_size to 64"):
-        Samples(Dataset(tmp_path), 8, seed=0, vocab_size=32)
+        Samples([Dataset(tmp_path)], 8, seed=0, vocab_size=32, global_batch=1)
     write_dataset(tmp_path, [70] * 40, 64, shard_tokens=100)
     with pytest.raises(DataError, match="token 70"):
-        Samples(Dataset(tmp_path), 8, seed=0, vocab_size=64).batch([0])
+        Samples([Dataset(tmp_path)], 8, seed=0, vocab_size=64, global_batch=1).batch([0])
 
 
 def test_prepare_is_deterministic_and_reads_back(
