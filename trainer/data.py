@@ -112,6 +112,11 @@ class Samples:
             return Batch(tokens)
         return Batch(tokens, *documents_of(tokens, self.separator))
 
+    def close(self) -> None:
+        """Ends what reads ahead."""
+        for dataset in self.datasets:
+            dataset.close()
+
     def _windows_of(self, dataset: TokenSource) -> int:
         index = dataset.index
         count = (index.total_tokens - 1) // self.length

@@ -91,6 +91,9 @@ class TokenSource(Protocol):
     def expect(self, spans: Spans) -> None:
         """Spans that are read now or soon; others may be forgotten."""
 
+    def close(self) -> None:
+        """Ends what works in the background."""
+
 
 class Dataset:
     """A folder's shards, memory-mapped. Opening checks them."""
@@ -145,6 +148,9 @@ class Dataset:
             first = offset - offset % mmap.PAGESIZE
             size = min(len(file), offset + (stop - start) * itemsize) - first
             file.madvise(mmap.MADV_WILLNEED, first, size)
+
+    def close(self) -> None:
+        """Nothing does; the maps end with the object."""
 
     def window(self, start: int, length: int) -> NDArray[Any]:
         """``length`` tokens from token ``start`` on, across shards. Shape (length,)."""

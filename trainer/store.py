@@ -312,6 +312,7 @@ def _passes(error: Exception) -> bool:
     return isinstance(
         error,
         exceptions.HTTPClientError
+        | exceptions.FlexibleChecksumError
         | exceptions.IncompleteReadError
         | exceptions.ResponseStreamingError,
     )

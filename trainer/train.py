@@ -154,6 +154,7 @@ def train(
     if state.step > saver.last_step:
         saver.save(tensors, state, final=last)
     saver.finish()
+    samples.close()
     if last:
         loss = readings.latest and readings.latest.loss
         report.line("done", step=state.step, loss=loss, tokens=state.tokens)

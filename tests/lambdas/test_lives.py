@@ -224,6 +224,21 @@ def test_a_dataset_that_does_not_fit_is_refused(world: World, put: str | None, w
     assert words in life.payload["message"]
 
 
+def test_every_dataset_of_a_mixture_is_looked_for(world: World) -> None:
+    mixture = [{"prefix": "web"}, {"prefix": "code"}]
+    life = Life(world, data={"prefix": "all", "mixture": mixture, "validation": "held-out"})
+    world.put_object(f"{TEAM.data_uri}/all/code/index.json", '{"vocab_size": 5000}')
+    assert life.go() is State.REFUSE_SPEC
+    message = life.payload["message"]
+    assert f"no dataset at {TEAM.data_uri}/all/web/index.json" in message
+    assert "tokens reach 5000" in message
+    assert "data.validation" in message
+    for name in ("web", "code", "held-out"):
+        world.put_object(f"{TEAM.data_uri}/all/{name}/index.json", '{"vocab_size": 50}')
+    life = Life(world, data={"prefix": "all", "mixture": mixture, "validation": "held-out"})
+    assert life.go() is not State.REFUSE_SPEC
+
+
 @pytest.mark.parametrize(
     ("uri", "body", "words"),
     [

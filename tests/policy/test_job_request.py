@@ -75,6 +75,15 @@ SPECS: dict[str, dict[str, Any]] = {
     "mpi": {"trainer": {"launcher": "mpi", "command": ["train.py"]}, "compute": [P5]},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
     "fsx": {"data": {"prefix": "a/b", "mode": "fsx"}},
+    "s3": {
+        "data": {
+            "prefix": "a/b/",
+            "mode": "s3",
+            "mixture": [{"prefix": "web", "weight": 0.7}, {"prefix": "code", "weight": 0.3}],
+            "validation": "held-out",
+            "document_separator": 0,
+        }
+    },
     "seconds long": {"stop": {"steps": 1, "max_runtime_hours": 0.0001}},
     "a month long": {
         "stop": {"steps": 1, "max_runtime_hours": 672},
@@ -220,6 +229,18 @@ def test_a_request_keeps_the_rules_that_no_model_states(name: str) -> None:
     assert not (INSTANCE_TYPES[resources["InstanceType"]].nvme and "VolumeKmsKeyId" in resources)
     assert len({t["Key"] for t in request["Tags"]}) == len(request["Tags"]) <= 50
     assert len(request["Environment"]) <= 100
+
+
+def test_a_streaming_job_has_no_channel_and_is_told_where_its_data_lie() -> None:
+    request = make("s3")
+    assert "InputDataConfig" not in request
+    assert request["Environment"]["EVERSTEP_DATA_URI"] == "s3://data/research/a/b"
+    assert request["HyperParameters"]["data.mode"] == "s3"
+    channel = make("fast file")
+    assert channel["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"] == (
+        "s3://data/research/a/b/"
+    )
+    assert "EVERSTEP_DATA_URI" not in channel["Environment"]
 
 
 def test_a_team_without_network_or_keys_makes_a_request_without_them() -> None:
