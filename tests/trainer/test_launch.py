@@ -65,7 +65,7 @@ def alone_curve(
             TrainerConfig.from_flat(flat),
             TrainerEnv(checkpoint_uri=str(folder)),
             Worker(node_dir=folder, started_epoch=time.time()),
-            dataset,
+            str(dataset),
             torch.device("cpu"),
             Where(),
         )
