@@ -96,13 +96,6 @@ class TrainerConfig(Section):
                 "divide",
                 "dim = heads × an even head size, heads a multiple of kv_heads",
             )
-        for name in ("tensor", "pipeline"):
-            if getattr(self.parallelism, name) > 1:
-                raise ConfigError(
-                    f"parallelism.{name}={getattr(self.parallelism, name)}: this version has no "
-                    f"{name} parallelism",
-                    "leave it at 1; use replicate and shard",
-                )
         for problem in data_problems(self.data, shape.vocab_size):
             raise ConfigError(f"{problem.path}={problem.value!r}: {problem.message}", problem.hint)
 

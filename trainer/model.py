@@ -1,5 +1,7 @@
 """A decoder-only transformer of the Llama family (RMSNorm, RoPE, grouped-query, SwiGLU)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import torch
@@ -7,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from everstep.contracts.models import ModelConfig
+from trainer.rope import Context, angles, rotate
 
 INIT_STD = 0.02
 
@@ -30,22 +33,29 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
+        self.head_dim = config.head_dim
+        self.grouped = config.heads != config.kv_heads
         kv = config.kv_heads * config.head_dim
         self.wq = nn.Linear(config.dim, config.heads * config.head_dim, bias=False)
         self.wk = nn.Linear(config.dim, kv, bias=False)
         self.wv = nn.Linear(config.dim, kv, bias=False)
         self.wo = nn.Linear(config.heads * config.head_dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x: (batch, length, dim); cos, sin: (length, head_dim / 2) in fp32."""
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """x: (batch, length, dim). Heads are counted from the weights: a tensor rank has a part."""
         batch, length, _ = x.shape
-        q = self.wq(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
-        k = self.wk(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        v = self.wv(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        q, k, v = (
+            projection(x).view(batch, length, -1, self.head_dim).transpose(1, 2)
+            for projection in (self.wq, self.wk, self.wv)
+        )
+        q, k = rotate(q, context), rotate(k, context)
         out = F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads
+            q,
+            k,
+            v,
+            attn_mask=context.mask,
+            is_causal=context.mask is None,
+            enable_gqa=self.grouped,
         )
         return self.wo(out.transpose(1, 2).reshape(batch, length, -1))
 
@@ -73,39 +83,82 @@ class Block(nn.Module):
         self.attention = Attention(config)
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
         self.ffn = FeedForward(config)
+        self.run: Callable[[Tensor, Context], Tensor] = self.compute
+        """What ``forward`` calls: ``compute``, or it with recomputation or compiled around it.
+        Not the module itself: sharding's hooks stay outside, and names stay as they are."""
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self._drop(self.attention(self.attention_norm(x), cos, sin))
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        return self.run(x, context)
+
+    def compute(self, x: Tensor, context: Context) -> Tensor:
+        x = x + self._drop(self.attention(self.attention_norm(x), context))
         return x + self._drop(self.ffn(self.ffn_norm(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
-class Transformer(nn.Module):
-    """Tokens (batch, length) → logits (batch, length, vocab_size)."""
+@dataclass(frozen=True)
+class Part:
+    """The stage of a pipeline that a ``Transformer`` is; by default the whole model."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    number: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        return self.number == 0
+
+    @property
+    def last(self) -> bool:
+        return self.number == self.count - 1
+
+    def layers(self, layers: int) -> range:
+        """As even as it goes, in order."""
+        start, end = (n * layers // self.count for n in (self.number, self.number + 1))
+        return range(start, end)
+
+
+class Transformer(nn.Module):
+    """Tokens (batch, length) → logits (batch, length, vocab_size).
+
+    A part that is not the first takes what the one before returns, (batch, length, dim). Names
+    count layers over the whole model, so a parameter has one name on every mesh.
+    """
+
+    def __init__(self, config: ModelConfig, part: Part | None = None, tensor: int = 1) -> None:
+        """``tensor``: ranks over which the length of a hidden tensor is split."""
         super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.dim)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = RMSNorm(config.dim, config.norm_eps)
+        self.config, self.part, self.tensor = config, part or Part(), tensor
+        self.embedding = nn.Embedding(config.vocab_size, config.dim) if self.part.first else None
+        layers = self.part.layers(config.layers)
+        self.blocks = nn.ModuleDict({str(number): Block(config) for number in layers})
+        self.norm = RMSNorm(config.dim, config.norm_eps) if self.part.last else None
         self.output = (
-            None if config.tied_embeddings else nn.Linear(config.dim, config.vocab_size, bias=False)
+            nn.Linear(config.dim, config.vocab_size, bias=False)
+            if self.part.last and not config.tied_embeddings
+            else None
         )
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        cos, sin = _angles(self.config, tokens.shape[1], tokens.device)
-        x = self.embedding(tokens)
-        if self.config.dropout:
-            x = F.dropout(x, self.config.dropout, self.training)
-        for block in self.blocks:
-            x = block(x, cos, sin)
+    def forward(
+        self, x: Tensor, positions: Tensor | None = None, documents: Tensor | None = None
+    ) -> Tensor:
+        """``positions``, ``documents``: (batch, length), of packed documents; see ``angles``."""
+        length = x.shape[1] if self.embedding is not None else x.shape[1] * self.tensor
+        context = angles(self.config, length, x.device, positions, documents)
+        if self.embedding is not None:
+            x = self.embedding(x)
+            if self.config.dropout:
+                x = F.dropout(x, self.config.dropout, self.training)
+        for block in self.blocks.values():
+            x = block(x, context)
+        if self.norm is None:
+            return x
         x = self.norm(x)
-        if self.output is None:
-            return F.linear(x, self.embedding.weight)
-        return self.output(x)
+        if self.output is not None:
+            return self.output(x)
+        assert self.embedding is not None  # tied: refused in a pipeline
+        return F.linear(x, self.embedding.weight)
 
 
 def initial_values(config: ModelConfig, name: str, shape: torch.Size, seed: int) -> Tensor:
@@ -122,17 +175,3 @@ def initial_values(config: ModelConfig, name: str, shape: torch.Size, seed: int)
     if name.endswith(("wo.weight", "w2.weight")):
         std /= (2 * config.layers) ** 0.5  # keeps the residual stream's variance with depth
     return torch.empty(shape).normal_(0.0, std, generator=generator)
-
-
-def _angles(config: ModelConfig, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    # computed, not a buffer: buffers are lost between the meta device and the real one
-    half = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32)
-    frequency = config.rope_theta ** (-half / config.head_dim)
-    angle = torch.outer(torch.arange(length, device=device, dtype=torch.float32), frequency)
-    return angle.cos(), angle.sin()
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding on halves (the layout of the published Hugging Face weights)."""
-    first, second = x.float().chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)

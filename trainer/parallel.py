@@ -1,5 +1,6 @@
 """The device mesh, and a model laid out on it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,11 +10,20 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from everstep.contracts.check import mesh_of
+from everstep.contracts.mesh import (
+    Mesh,
+    batch_problems,
+    mesh_of,
+    shape_problems,
+    world_problem,
+)
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Parallelism, Sharding
+from everstep.contracts.problems import Problem
+from everstep.contracts.run_spec import Parallelism, Sharding, Train
 from trainer.errors import ConfigError
-from trainer.model import Transformer, initial_values
+from trainer.model import Part, Transformer, initial_values
+from trainer.pipeline import Pipeline
+from trainer.tensor_parallel import cut
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -25,49 +35,129 @@ class Layout:
     sharding: Sharding
     replicate: int
     shard: int
+    tensor: int = 1
+    pipeline: int = 1
+    virtual_stages: int = 1
+
+    def __str__(self) -> str:
+        text = f"{self.sharding} {self.replicate}×{self.shard}"
+        if self.tensor > 1:
+            text += f" tensor {self.tensor}"
+        if self.pipeline > 1:
+            text += f" pipeline {self.pipeline}×{self.virtual_stages}"
+        return text
 
     @property
     def data_ranks(self) -> int:
+        """Ranks that see different samples."""
         return self.replicate * self.shard
 
+    def data_rank(self, rank: int) -> int:
+        """Which of them ``rank`` is: those of one tensor or pipeline group are the same."""
+        return rank // self.tensor % self.data_ranks
 
-def layout_of(parallelism: Parallelism, world_size: int, local_world_size: int) -> Layout:
-    """Raises ``ConfigError`` where the mesh does not fill the world."""
-    mesh = mesh_of(parallelism, world_size)
-    if mesh is None:
-        raise ConfigError(
-            f"parallelism: replicate {parallelism.replicate} × shard {parallelism.shard or 'auto'}"
-            f" is not the world size {world_size}",
-            "leave parallelism.shard out and it takes what replicate leaves",
-        )
-    _, replicate, shard, _ = mesh
-    sharding = parallelism.sharding
-    if sharding is Sharding.NO_SHARD:
-        return Layout(sharding, world_size, 1)
+    def counts(self, rank: int) -> bool:
+        """One rank for each data rank, where something is summed over the world."""
+        return rank % self.tensor == 0 and rank // (self.tensor * self.data_ranks) == 0
+
+
+def layout_of(
+    shape: ModelConfig,
+    parallelism: Parallelism,
+    train: Train,
+    world_size: int,
+    local_world_size: int,
+) -> Layout:
+    """Raises ``ConfigError`` where the mesh does not fill the world, or the model not the mesh."""
+    problems = list(_problems(shape, parallelism, train, world_size))
+    if problems:
+        said = "; ".join(f"{p.path}={p.value!r}: {p.message}" for p in problems)
+        raise ConfigError(said, problems[0].hint)
+    mesh = cast(Mesh, mesh_of(parallelism, world_size))
+    sharding, replicate, shard = parallelism.sharding, mesh.replicate, mesh.shard
     whole = parallelism.shard is None and parallelism.replicate == 1
-    if sharding is Sharding.HYBRID_SHARD and whole:
+    node = local_world_size // mesh.tensor
+    if sharding is Sharding.NO_SHARD:
+        replicate, shard = mesh.data_ranks, 1
+    elif sharding is Sharding.HYBRID_SHARD and whole and node and not mesh.data_ranks % node:
         # what the word means where the user says no more: shard in the node, copies across
-        return Layout(sharding, world_size // local_world_size, local_world_size)
-    return Layout(sharding, replicate, shard)
+        replicate, shard = mesh.data_ranks // node, node
+    return Layout(
+        sharding, replicate, shard, mesh.tensor, mesh.pipeline, parallelism.virtual_stages
+    )
 
 
 def build_model(
-    config: ModelConfig, layout: Layout, dtype: str, seed: int, device: torch.device
-) -> nn.Module:
+    config: ModelConfig, layout: Layout, train: Train, device: torch.device
+) -> Transformer | Pipeline:
     """The model, laid out and initialised: the same weights on every layout.
 
     One communication group a block and one for the rest. Gradients are summed over ranks, not
     averaged: the loss is already divided by the global number of tokens.
     """
-    with torch.device("meta"):
-        model = Transformer(config)
+    mesh = _mesh(layout, device.type)
     policy = MixedPrecisionPolicy(
-        param_dtype=DTYPES[dtype] if dtype != "fp32" else None,
+        param_dtype=DTYPES[train.dtype] if train.dtype != "fp32" else None,
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,  # rotary angles stay fp32
     )
-    for module in [*model.blocks, model]:
-        _lay_out(module, layout, policy, device.type)
+    parts = [_part(config, layout, part) for part in _parts(layout, mesh)]
+    for part in parts:
+        if layout.tensor > 1:
+            cut(part, mesh["tensor"])
+        for module in [*part.blocks.values(), part]:
+            _lay_out(module, layout, mesh, policy)
+        _initialise(part, config, train.seed, device)
+    if layout.pipeline == 1:
+        return parts[0]
+    model = Pipeline(parts)
+    micro_batches = train.global_batch // (layout.data_ranks * train.micro_batch)
+    model.schedule(mesh.get_group("pipeline"), train, micro_batches, DTYPES[train.dtype], device)
+    return model
+
+
+def set_gradient_sync(model: nn.Module, layout: Layout, last: bool) -> None:
+    """Before each microbatch: ``last`` of its step or not. Not for a pipeline, which knows.
+
+    FULL_SHARD reduces every microbatch, so that whole gradients are never kept; the others
+    keep them and reduce once. SHARD_GRAD_OP keeps the parameters gathered until then, too.
+    """
+    grouped = cast(FSDPModule, model)
+    if layout.sharding is not Sharding.FULL_SHARD:
+        grouped.set_requires_gradient_sync(last)
+    if layout.sharding is Sharding.SHARD_GRAD_OP:
+        grouped.set_reshard_after_backward(last)
+
+
+def tensor_group(layout: Layout, device: torch.device) -> torch.distributed.ProcessGroup | None:
+    """The ranks that share each matrix with this one; None where it has all of it."""
+    return _mesh(layout, device.type).get_group("tensor") if layout.tensor > 1 else None
+
+
+def _problems(
+    shape: ModelConfig, parallelism: Parallelism, train: Train, world_size: int
+) -> Iterator[Problem]:
+    yield from shape_problems(shape, parallelism, train)
+    mesh = mesh_of(parallelism, world_size)
+    if mesh is None:
+        yield world_problem(parallelism, world_size, "")
+    else:
+        yield from batch_problems(parallelism, train, mesh, "")
+
+
+def _parts(layout: Layout, mesh: DeviceMesh) -> Iterator[Part]:
+    """The stages of this rank: with two ranks and two stages each, 0 and 2 or 1 and 3."""
+    count = layout.pipeline * layout.virtual_stages
+    for turn in range(layout.virtual_stages):
+        yield Part(turn * layout.pipeline + mesh.get_local_rank("pipeline"), count)
+
+
+def _part(config: ModelConfig, layout: Layout, part: Part) -> Transformer:
+    with torch.device("meta"):
+        return Transformer(config, part, layout.tensor)
+
+
+def _initialise(model: nn.Module, config: ModelConfig, seed: int, device: torch.device) -> None:
     model.to_empty(device=device)
     for name, parameter in model.named_parameters():
         whole = initial_values(config, name, parameter.shape, seed)
@@ -76,28 +166,20 @@ def build_model(
             whole.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None
         )
         sharded.to_local().copy_(part.to_local())
-    return model
 
 
-def set_gradient_sync(model: nn.Module, layout: Layout, last: bool) -> None:
-    """Before each microbatch: ``last`` of its step or not.
-
-    FULL_SHARD reduces every microbatch, so that whole gradients are never kept; the others
-    keep them and reduce once.
-    """
-    if layout.sharding is not Sharding.FULL_SHARD:
-        cast(FSDPModule, model).set_requires_gradient_sync(last)
-
-
-def _lay_out(module: nn.Module, layout: Layout, policy: MixedPrecisionPolicy, kind: str) -> None:
+def _lay_out(
+    module: nn.Module, layout: Layout, mesh: DeviceMesh, policy: MixedPrecisionPolicy
+) -> None:
     if layout.sharding is Sharding.NO_SHARD:
         from torch.distributed._composable.replicate_with_fsdp import replicate
 
-        replicate(module, mesh=_mesh(layout, kind), mp_policy=policy)
+        replicate(module, mesh=mesh["replicate"], mp_policy=policy)
     else:
+        hybrid = layout.replicate > 1 or layout.sharding is Sharding.HYBRID_SHARD
         fully_shard(
             module,
-            mesh=_mesh(layout, kind),
+            mesh=mesh["replicate", "shard"] if hybrid else mesh["shard"],
             mp_policy=policy,
             reshard_after_forward=layout.sharding is not Sharding.SHARD_GRAD_OP,
         )
@@ -112,14 +194,10 @@ _meshes: dict[tuple[Layout, str], DeviceMesh] = {}
 def _mesh(layout: Layout, kind: str) -> DeviceMesh:
     """One mesh a process: a second one would make its process groups again."""
     key = (layout, kind)
-    sizes: tuple[int, ...]
-    names: tuple[str, ...]
     if key not in _meshes:
-        if layout.sharding is Sharding.NO_SHARD:
-            sizes, names = (layout.replicate,), ("replicate",)
-        elif layout.replicate == 1 and layout.sharding is not Sharding.HYBRID_SHARD:
-            sizes, names = (layout.shard,), ("shard",)
-        else:
-            sizes, names = (layout.replicate, layout.shard), ("replicate", "shard")
-        _meshes[key] = init_device_mesh(kind, sizes, mesh_dim_names=names)
+        _meshes[key] = init_device_mesh(
+            kind,
+            (layout.pipeline, layout.replicate, layout.shard, layout.tensor),
+            mesh_dim_names=("pipeline", "replicate", "shard", "tensor"),
+        )
     return _meshes[key]

@@ -1,19 +1,19 @@
 """One optimizer step over a global batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from everstep.contracts.run_spec import Train
-from trainer.parallel import Layout, set_gradient_sync
-
-IGNORED = -100
-"""Targets that do not count."""
+from trainer.loss import IGNORED, Loss
+from trainer.optim import local
+from trainer.parallel import Layout, set_gradient_sync, tensor_group
+from trainer.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,21 @@ def optimizer_step(
     Nothing here waits for the device: a loss or gradient that is not finite is kept from the
     weights on the device itself, by the fused optimizer.
     """
-    total = torch.zeros((), dtype=torch.float64, device=batch.device)
+    loss = Loss(tokens, train.z_loss, batch.device, tensor_group(layout, batch.device))
     optimizer.zero_grad(set_to_none=True)
-    for inputs, targets, last in _micro_batches(batch, train.micro_batch):
-        set_gradient_sync(model, layout, last)
-        logits = model(inputs).float()
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
-        )
-        (loss / tokens).backward()
-        total += loss.detach().double()
-    dist.all_reduce(total)
-    mean = total / tokens
-    norm = _whole(nn.utils.clip_grad_norm_(model.parameters(), train.grad_clip))
+    if isinstance(model, Pipeline):
+        model.forward_backward(_inputs(batch), batch[:, 1:], loss, {})
+    else:
+        for inputs, targets, last in _micro_batches(batch, train.micro_batch):
+            set_gradient_sync(model, layout, last)
+            loss(model(inputs), targets).backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    # one all-reduce over the world for both, whatever the mesh
+    words = torch.stack([loss.total / layout.tensor, _squares(gradients, batch.device)])
+    dist.all_reduce(words)
+    mean, norm = words[0] / tokens, words[1].sqrt()
     bad = 1.0 - (mean.isfinite() & norm.isfinite()).float()
+    _clip(gradients, norm, train.grad_clip)
     for group in optimizer.param_groups:
         group["lr"] = lr
     optimizer.found_inf = bad  # type: ignore[attr-defined]  # read by fused optimizers alone
@@ -70,8 +71,40 @@ def valid_targets(batch: Tensor) -> int:
 def _micro_batches(batch: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
     parts = batch.split(size)
     for number, part in enumerate(parts):
-        yield part[:, :-1], part[:, 1:], number == len(parts) - 1
+        yield _inputs(part), part[:, 1:], number == len(parts) - 1
 
 
-def _whole(value: Tensor) -> Tensor:
-    return value.full_tensor() if isinstance(value, DTensor) else value
+def _inputs(batch: Tensor) -> Tensor:
+    """What is no target may still be read: as token 0."""
+    return batch[:, :-1].clamp(min=0)
+
+
+def _squares(gradients: Iterable[Tensor], device: torch.device) -> Tensor:
+    """This rank's share of the squared global norm: summed over the world it is the whole.
+
+    A gradient that lies on several ranks counts once. Float64, as a sum of many.
+    """
+    by_copies: dict[int, list[Tensor]] = {}
+    for gradient in gradients:
+        by_copies.setdefault(_copies(gradient), []).append(local(gradient))
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for copies, parts in by_copies.items():
+        total += torch.stack(torch._foreach_norm(parts)).double().square().sum() / copies
+    return total
+
+
+def _clip(gradients: Iterable[Tensor], norm: Tensor, most: float) -> None:
+    scale = (most / (norm + 1e-6)).clamp(max=1.0).float()
+    torch._foreach_mul_([local(gradient) for gradient in gradients], scale)
+
+
+def _copies(gradient: Tensor) -> int:
+    """On how many ranks each element lies."""
+    if not isinstance(gradient, DTensor):
+        return 1
+    sizes = gradient.device_mesh.shape
+    return prod(
+        size
+        for size, placement in zip(sizes, gradient.placements, strict=True)
+        if placement.is_replicate()
+    )

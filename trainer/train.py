@@ -17,10 +17,9 @@ from trainer.checkpoint.state import LoopState, live_tensors, seed_rng
 from trainer.config import TrainerConfig
 from trainer.control import Control
 from trainer.data import Samples, rank_positions
-from trainer.errors import ConfigError
 from trainer.host import Worker
 from trainer.optim import build_optimizer, learning_rate
-from trainer.parallel import Layout, build_model, layout_of
+from trainer.parallel import build_model, layout_of
 from trainer.report import Reporter
 from trainer.reporting import reporting
 from trainer.sources import open_samples
@@ -51,20 +50,25 @@ def train(
     The default process group must be there. Returns when the last checkpoint is durable.
     """
     report = Reporter(worker.rank)
-    layout = layout_of(config.parallelism, worker.world_size, worker.local_world_size)
-    _check_batch(config, layout)
+    layout = layout_of(
+        config.shape,
+        config.parallelism,
+        config.train,
+        worker.world_size,
+        worker.local_world_size,
+    )
     # for checkpoints: one rank may upload for long while the others wait
     patience = timedelta(seconds=max(SAVE_TIMEOUT, worker.collective_timeout))
     group = dist.new_group(backend="gloo", timeout=patience)
     recipe, steps = config.train, config.stop.steps
     samples = open_samples(config, data_root, verify=worker.local_rank == 0)
-    model = build_model(config.shape, layout, recipe.dtype, recipe.seed, device)
+    model = build_model(config.shape, layout, recipe, device)
     optimizer = build_optimizer(model, recipe)
     seed_rng(recipe.seed, 0, worker.rank)
 
     store = open_store(env.checkpoint_uri)
     state = LoopState(
-        mesh=f"{layout.sharding} {layout.replicate}×{layout.shard}",
+        mesh=str(layout),
         identity=_identity(config, samples),
     )
     finder = Finder(store, group, worker, report)
@@ -103,12 +107,17 @@ def train(
         where.step = state.step
         last = state.step >= steps
         positions = rank_positions(
-            state.samples, 0 if last else recipe.global_batch, worker.rank, layout.data_ranks
+            state.samples,
+            0 if last else recipe.global_batch,
+            layout.data_rank(worker.rank),
+            layout.data_ranks,
         )
         batch = None if last else torch.from_numpy(samples.batch(positions).tokens)
         data_seconds, save_seconds = time.monotonic() - began, 0.0
         agreed = control.agree(
-            0 if batch is None else valid_targets(batch), seconds, saver.last_seconds
+            valid_targets(batch) if batch is not None and layout.counts(worker.rank) else 0,
+            seconds,
+            saver.last_seconds,
         )
         due = agreed.save or bool(every and state.step % every == 0)
         if batch is None or agreed.stop or (due and state.step > saver.last_step):
@@ -162,21 +171,11 @@ def train(
         report.line("stopped", step=state.step, reason=agreed.stop)
 
 
-def _check_batch(config: TrainerConfig, layout: Layout) -> None:
-    share = layout.data_ranks * config.train.micro_batch
-    if config.train.global_batch % share:
-        raise ConfigError(
-            f"train.global_batch={config.train.global_batch} is not a multiple of data ranks × "
-            f"micro_batch = {layout.data_ranks} × {config.train.micro_batch}",
-            f"a multiple of {share}",
-        )
-
-
 def _identity(config: TrainerConfig, samples: Samples) -> dict[str, object]:
     """What must stay as it is within a run. Dropout, rates and the mesh may change."""
     train = config.train
     return {
-        "model": config.shape.model_dump(exclude={"dropout"}),
+        "model": config.shape.model_dump(exclude={"dropout"}, exclude_none=True),
         "sequence_length": train.sequence_length,
         "global_batch": train.global_batch,
         "seed": train.seed,

@@ -12,6 +12,7 @@ from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.limits import limit_problems
+from everstep.contracts.mesh import batch_problems, mesh_of, shape_problems, world_problem
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import RunSpec
@@ -153,65 +154,23 @@ def _instance_types(sections: Sections) -> Iterator[Problem]:
             )
 
 
-def mesh_of(parallelism: spec.Parallelism, world_size: int) -> tuple[int, int, int, int] | None:
-    """(pipeline, replicate, shard, tensor) whose product is ``world_size``; None if none is."""
-    fixed = parallelism.replicate * parallelism.tensor * parallelism.pipeline
-    shard = parallelism.shard or max(1, world_size // fixed)
-    if fixed * shard != world_size:
-        return None
-    return (parallelism.pipeline, parallelism.replicate, shard, parallelism.tensor)
-
-
 def _mesh(sections: Sections) -> Iterator[Problem]:
     parallelism, train = sections.get("parallelism"), sections.get("train")
+    model = sections.get("model")
     if parallelism is None:
         return
+    if model is not None and train is not None and not any(_model(sections)):
+        yield from shape_problems(resolve_model(model), parallelism, train)
     for i, target in enumerate(sections.get("compute") or []):
         kind = INSTANCE_TYPES.get(target.instance_type)
         if kind is None:
             continue
-        world = target.nodes * kind.processes
-        mesh = mesh_of(parallelism, world)
+        mesh = mesh_of(parallelism, target.nodes * kind.processes)
         if mesh is None:
-            shard = parallelism.shard or "auto"
-            yield Problem(
-                path="parallelism",
-                value=parallelism.model_dump(mode="json"),
-                message=(
-                    f"replicate {parallelism.replicate} × shard {shard} × tensor "
-                    f"{parallelism.tensor} × pipeline {parallelism.pipeline} is not the world size "
-                    f"{world} of compute.{i} ({target.nodes} nodes × {kind.processes} ranks)"
-                ),
-                hint="leave parallelism.shard out and it takes what the others leave",
-            )
-            continue
-        if train is not None:
-            data_ranks = mesh[1] * mesh[2]
-            if train.global_batch % (data_ranks * train.micro_batch):
-                yield Problem(
-                    path="train.global_batch",
-                    value=train.global_batch,
-                    message=(
-                        f"not a multiple of data ranks × micro_batch = {data_ranks} × "
-                        f"{train.micro_batch} on compute.{i}"
-                    ),
-                    hint=f"a multiple of {data_ranks * train.micro_batch}",
-                )
-
-
-def _first_cut(sections: Sections) -> Iterator[Problem]:
-    """What the trainer of this version does not do yet is refused, not ignored."""
-    parallelism = sections.get("parallelism")
-    if parallelism is None:
-        return
-    for name in ("tensor", "pipeline"):
-        if getattr(parallelism, name) > 1:
-            yield Problem(
-                path=f"parallelism.{name}",
-                value=getattr(parallelism, name),
-                message=f"this version's trainer has no {name} parallelism",
-                hint="leave it at 1; use replicate and shard",
-            )
+            where = f" of compute.{i} ({target.nodes} nodes × {kind.processes} ranks)"
+            yield world_problem(parallelism, target.nodes * kind.processes, where)
+        elif train is not None:
+            yield from batch_problems(parallelism, train, mesh, f" on compute.{i}")
 
 
 def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
@@ -231,7 +190,6 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _instance_types,
     _finish,
     _mesh,
-    _first_cut,
     _first_cut_storage,
     limit_problems,
 )

@@ -106,7 +106,11 @@ class Parallelism(Section):
     shard: int | None = Field(default=None, ge=1)
     """Ranks that share one copy of the parameters. Null: what the other dimensions leave."""
     tensor: int = Field(default=1, ge=1)
+    """Ranks that share each matrix, and the sequence between the blocks. Inside a node."""
     pipeline: int = Field(default=1, ge=1)
+    """Ranks that share the layers, one after another (1F1B)."""
+    virtual_stages: int = Field(default=1, ge=1)
+    """Stages a pipeline rank holds. More than one: the interleaved 1F1B schedule."""
 
 
 class Train(Section):
@@ -116,10 +120,17 @@ class Train(Section):
     micro_batch: int = Field(default=1, ge=1)
     lr: float = Field(default=3e-4, gt=0)
     warmup_steps: int = Field(default=100, ge=0)
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = "cosine"
+    """``wsd``: warm-up, stable, and a line down over the last ``decay_share`` of the rest."""
+    decay_share: float = Field(default=0.2, gt=0, le=1)
     min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """``sgd`` (no momentum, no state) is for comparisons: it shows what AdamW hides."""
     weight_decay: float = Field(default=0.1, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
+    """Largest norm of the gradient, over the whole mesh."""
+    z_loss: float = Field(default=0.0, ge=0)
+    """Weight of the squared log-normaliser beside the cross-entropy; 1e-4 is usual."""
     seed: int = Field(default=0, ge=0)
     dtype: Literal["bf16", "fp32"] = "bf16"
 

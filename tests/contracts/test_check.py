@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from everstep.contracts.check import check_spec, mesh_of, resolve_model
+from everstep.contracts.check import check_spec, resolve_model
+from everstep.contracts.mesh import mesh_of
+from everstep.contracts.models import PRESETS
 from everstep.contracts.problems import Problem, describe
 from everstep.contracts.run_spec import Parallelism
 
@@ -48,6 +50,12 @@ def test_the_smallest_spec_is_shorter_than_ten_lines_and_good() -> None:
 
 
 P5 = {"instance_type": "ml.p5.48xlarge", "nodes": 2}
+
+
+def _mesh(**parallelism: int) -> dict[str, Any]:
+    """On 16 ranks."""
+    return {"compute": [P5], "parallelism": parallelism}
+
 
 BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("unknown section", spec(modle="tiny"), "modle", "tiny"),
@@ -128,7 +136,6 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ),
     ("mesh", spec(compute=[P5], parallelism={"shard": 3}), "parallelism", None),
     ("batch", spec(compute=[P5], train={"global_batch": 20}), "train.global_batch", 20),
-    ("tensor parallel", spec(compute=[P5], parallelism={"tensor": 8}), "parallelism.tensor", 8),
     (
         "the same dataset twice",
         spec(data={"prefix": "a", "mixture": [{"prefix": "b"}, {"prefix": "b/"}]}),
@@ -164,6 +171,51 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         spec(data={"prefix": "a", "document_separator": 10**6}),
         "data.document_separator",
         10**6,
+    ),
+    ("kv heads", spec(model="llama2-70b", **_mesh(tensor=16)), "parallelism.tensor", 16),
+    (
+        "vocabulary",
+        spec(model={"preset": "llama2-7b", "vocab_size": 32001}, **_mesh(tensor=8)),
+        "parallelism.tensor",
+        8,
+    ),
+    (
+        "sequence",
+        spec(model="llama2-7b", **_mesh(tensor=8), train={"sequence_length": 4100}),
+        "parallelism.tensor",
+        8,
+    ),
+    ("layers", spec(**_mesh(pipeline=4)), "parallelism.pipeline", 4),
+    ("stages", spec(**_mesh(pipeline=2, virtual_stages=2)), "parallelism.pipeline", 2),
+    ("nothing to interleave", spec(**_mesh(virtual_stages=2)), "parallelism.virtual_stages", 2),
+    (
+        "tied embeddings",
+        spec(
+            model={"config": PRESETS["tiny"].model_dump() | {"tied_embeddings": True}},
+            **_mesh(pipeline=2),
+        ),
+        "parallelism.pipeline",
+        2,
+    ),
+    (
+        "microbatches",
+        spec(
+            model="llama2-7b",
+            **_mesh(pipeline=8),
+            train={"global_batch": 8, "micro_batch": 1},
+        ),
+        "train.global_batch",
+        8,
+    ),
+    (
+        "rounds",
+        spec(
+            model="llama2-7b",
+            **_mesh(pipeline=8, virtual_stages=2),
+            train={"global_batch": 24, "micro_batch": 1},
+        ),
+        "train.global_batch",
+        24,
     ),
     ("checkpoints on fsx", spec(checkpoint={"storage": "fsx"}), "checkpoint.storage", "fsx"),
     ("prefix that climbs", spec(data="/a"), "data.prefix", "/a"),

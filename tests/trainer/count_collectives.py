@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.tensor.debug import CommDebugMode
 
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Sharding
+from everstep.contracts.run_spec import Sharding, Train
 from trainer.parallel import Layout, build_model, set_gradient_sync
 
 dist.init_process_group("gloo")
@@ -21,7 +21,7 @@ for sharding, replicate, shard in (
     (Sharding.HYBRID_SHARD, 2, 1),
 ):
     layout = Layout(sharding, replicate, shard)
-    model = build_model(config, layout, "bf16", 0, torch.device("cpu"))
+    model = build_model(config, layout, Train(), torch.device("cpu"))
     set_gradient_sync(model, layout, True)
     with CommDebugMode() as seen:
         model(torch.zeros(2, 16, dtype=torch.int64)).float().sum().backward()

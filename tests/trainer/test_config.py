@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from everstep.contracts.hyperparameters import from_hyperparameters, to_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import RunSpec, Train
+from everstep.contracts.run_spec import Parallelism, RunSpec, Train
 from trainer.config import TrainerConfig
 from trainer.errors import ConfigError
 from trainer.optim import learning_rate
+from trainer.parallel import layout_of
 
 LEAST: dict[str, Any] = {
     "model": "tiny",
@@ -35,7 +36,7 @@ def _sections(spec: RunSpec) -> dict[str, Any]:
         optional={
             "lr": st.floats(1e-12, 10),
             "global_batch": st.integers(1, 10**6),
-            "schedule": st.sampled_from(["cosine", "linear", "constant"]),
+            "schedule": st.sampled_from(["cosine", "linear", "wsd", "constant"]),
             "dtype": st.sampled_from(["bf16", "fp32"]),
             "seed": st.integers(0, 2**62),
         },
@@ -112,7 +113,6 @@ def test_others_keys_are_left_alone_and_typos_are_not() -> None:
     ("change", "words"),
     [
         ({"model.preset": "tyni"}, "no such preset 'tyni'"),
-        ({"parallelism.tensor": "2"}, "no tensor parallelism"),
         ({"data.document_separator": "1024"}, "document_separator=1024: .* vocabulary has 1024"),
         ({"data.mixture": '[{"prefix": "a"}, {"prefix": "a"}]'}, r"mixture.1.prefix=.a.: is there"),
         ({"model.heads": "3"}, "do not divide"),
@@ -122,6 +122,40 @@ def test_others_keys_are_left_alone_and_typos_are_not() -> None:
 def test_refusals(change: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         TrainerConfig.from_flat({"model.preset": "tiny", "stop.steps": "1"} | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tensor": 4}, r"tensor=4: model.kv_heads 2 is not a multiple.*hint: tensor 2 divides"),
+        ({"pipeline": 4}, r"4 stages .*the model has 2 layers.*hint: at most 2"),
+        ({"shard": 3}, r"is not the world size 4.*hint: leave parallelism.shard out"),
+        ({"replicate": 2, "shard": 2}, r"global_batch=6: not a multiple.*hint: a multiple of 8"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(change: dict[str, int], words: str) -> None:
+    train = Train(global_batch=6, micro_batch=2)
+    with pytest.raises(ConfigError, match=words):
+        layout_of(PRESETS["tiny"], Parallelism(**change), train, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "layout"),
+    [
+        ({}, "FULL_SHARD 1×16"),
+        ({"sharding": "NO_SHARD"}, "NO_SHARD 16×1"),
+        ({"sharding": "HYBRID_SHARD"}, "HYBRID_SHARD 2×8"),
+        ({"sharding": "HYBRID_SHARD", "tensor": 2}, "HYBRID_SHARD 2×4 tensor 2"),
+        ({"sharding": "HYBRID_SHARD", "pipeline": 2}, "HYBRID_SHARD 1×8 pipeline 2×1"),
+        ({"replicate": 2, "tensor": 2, "pipeline": 2}, "FULL_SHARD 2×2 tensor 2 pipeline 2×1"),
+    ],
+)
+def test_a_layout_on_two_nodes_of_eight(parallelism: dict[str, Any], layout: str) -> None:
+    train = Train(global_batch=64)
+    found = layout_of(PRESETS["tiny"], Parallelism.model_validate(parallelism), train, 16, 8)
+    assert str(found) == layout
+    samples = {found.data_rank(rank) for rank in range(16) if found.counts(rank)}
+    assert len(samples) == sum(map(found.counts, range(16))) == found.data_ranks
 
 
 def test_learning_rate() -> None:
@@ -134,3 +168,6 @@ def test_learning_rate() -> None:
     linear = train.model_copy(update={"schedule": "linear"})
     assert learning_rate(linear, 35, 110) == pytest.approx(0.775)
     assert learning_rate(train.model_copy(update={"schedule": "constant"}), 99, 110) == 1.0
+    wsd = train.model_copy(update={"schedule": "wsd", "decay_share": 0.5})
+    rates = [learning_rate(wsd, step, 110) for step in (9, 60, 85, 110)]
+    assert rates == pytest.approx([1.0, 1.0, 0.55, 0.1])

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainer.optim import slots
+
 LOOP_NAME = "loop.json"
 
 
@@ -45,12 +47,7 @@ def live_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         tensors[f"model.{name}"] = parameter.detach()
-        slots = optimizer.state[parameter]
-        if not slots:
-            slots["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-            slots["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
-            slots["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
-        for slot, value in slots.items():
+        for slot, value in slots(optimizer, parameter).items():
             tensors[f"optimizer.{name}.{slot}"] = value
     return tensors
 
