@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.harness import ROOT, free_port
+from tests.trainer.harness import ROOT, Launch, free_port, losses, of_kind
 from tests.trainer.mesh_program import ROWS, SHAPE, STEPS, Job, run
 from trainer.verify import tensor_digest
 
@@ -228,3 +228,21 @@ def test_microbatches_in_flight_are_bounded(seen: Seen) -> None:
     """A schedule that ran all forwards first (GPipe) would hold 8, interleaved 16."""
     assert seen["PP 2, adamw"]["in_flight"] == [2, 1]
     assert seen["PP 2 interleaved, adamw"]["in_flight"] == [5, 3]
+
+
+def test_a_run_goes_on_without_its_pipeline(launch: Launch, tmp_path: Path) -> None:
+    """The trainer itself, launched: two stages, then one rank, then two again."""
+    quiet = {"model__dropout": 0, "train__schedule": "constant"}
+    piped = launch("run", **quiet, parallelism__pipeline=2, stop__steps=6)
+    assert piped.wait() == 0, piped.text
+    whole = launch("run", ranks=1, number=2, **quiet, stop__steps=9)
+    assert whole.wait() == 0, whole.text
+    again = launch("run", number=3, **quiet, parallelism__pipeline=2)
+    assert again.wait() == 0, again.text
+    assert [of_kind(job.lines, "resume")[0]["step"] for job in (piped, whole, again)] == [0, 6, 9]
+    assert of_kind(again.lines, "done")[0]["tokens"] == 12 * 8 * 32
+
+    sharded = launch("sharded", **quiet)
+    assert sharded.wait() == 0, sharded.text
+    found = losses(piped.lines) | losses(whole.lines) | losses(again.lines)
+    assert found == pytest.approx(losses(sharded.lines), rel=1e-5)
