@@ -14,6 +14,7 @@ from typing import NamedTuple
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
 from everstep.policy.evidence import Evidence, LogLine
+from everstep.policy.patterns import CALM, GAVE_UP, RETRYING, WARNING
 from everstep.policy.reading import facts, parse_json, unwrap
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
@@ -45,6 +46,12 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
 _TROUBLE = re.compile(r"(?i)error|exception|fail|abort|killed|fatal|exit|crash|denied|traceback")
+_CALM, _WARNING = re.compile(CALM), re.compile(WARNING)
+_RETRYING, _GAVE_UP = re.compile(RETRYING), re.compile(GAVE_UP)
+_PASSING = frozenset(
+    {F.STORAGE_TRANSIENT, F.THROTTLING, F.CAPACITY, F.INFRASTRUCTURE, F.COMMUNICATION_HANG}
+)
+"""What a program may mend by trying again."""
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
 _TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
 
@@ -111,13 +118,37 @@ class _Table:
         return None
 
     def of_line(self, line: str) -> Rule | None:
-        """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
-        if rule := self.find(Source.LOG, line):
+        """The rule of a line; of one that is being mended or is no error, as the job is alive."""
+        rule = self._of_line(line)
+        if rule is None or (rule.role is Role.CAUSE and rule.failure_class not in _PASSING):
             return rule
+        return rule._replace(role=Role.ALIVE, action=A.WAIT) if _is_alive(line, rule) else rule
+
+    def _of_line(self, line: str) -> Rule | None:
+        """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
+        rule = self.find(Source.LOG, line)
+        if rule is not None and rule.role is not Role.MURMUR:
+            return rule
+        murmur = rule
         bare = unwrap(line[:TEXT_LENGTH])
         if bare != line and (rule := self.find(Source.REASON, bare)):
             return rule
-        return self.find(Source.EVENT, facts(line)) if parse_json(line) else None
+        if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
+            return rule
+        return murmur
+
+
+def _is_alive(line: str, rule: Rule) -> bool:
+    head = line[:TEXT_LENGTH]
+    if _GAVE_UP.search(head):
+        return False
+    if rule.role is Role.MURMUR and (_WARNING.search(head) or _CALM.search(head)):
+        return True
+    if rule.failure_class not in _PASSING:
+        return False
+    if _RETRYING.search(head):
+        return True
+    return rule.role is not Role.CAUSE and _WARNING.search(head) is not None
 
 
 def _stages(evidence: Evidence, table: _Table) -> Iterator[list[Finding]]:
@@ -268,10 +299,15 @@ def _without_prefix(reason: str) -> Iterable[str]:
     return (line for line in lines if not line.startswith('Command "'))
 
 
+def _tells_of_trouble(line: str) -> bool:
+    """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning."""
+    return bool(_TROUBLE.search(_CALM.sub("", line))) and not _WARNING.search(line)
+
+
 def _unknown(evidence: Evidence) -> Finding:
     """Honest: no rule matched. Alone, what tells of no trouble may be of a job that is alive."""
     texts = [x.text for x in (*evidence.log, *evidence.events)] if evidence.alone else []
-    trouble = [x for x in texts if _TROUBLE.search(x[:TEXT_LENGTH])]
+    trouble = [x for x in texts if _tells_of_trouble(x[:TEXT_LENGTH])]
     reason = evidence.outcome.failure_reason if evidence.outcome else evidence.state_cause
     text = next(iter([*trouble[::-1], *texts[::-1]]), "") or reason or evidence.state_error
     if not evidence.alone:

@@ -2,41 +2,102 @@
 
 from re import Match
 
+from everstep.policy.codes import ERRNO_FULL, ERRNO_PASSING
+
 
 def never_fits(match: Match[str]) -> bool:
     """More is asked for than the whole limit."""
     return float(match["asked"]) > float(match["limit"])
 
 
-# What broke by Xid: NVIDIA's catalogue (RESTART_APP, RESET_GPU, RESTART_BM, …), folded.
-XID_PROGRAM = "8|13|31|32|43|45|68|69|137"
-XID_CONTAINED = "63|92|94|141|160"
-XID = r"(?:\bXid \(PCI[^)]*\):? |XID[- ]?)"
-
-BUSY = (
-    r"Throttl\w*|TooManyRequests\w*|RequestThrottled\w*|RequestLimitExceeded|EC2Throttled\w*"
-    r"|ProvisionedThroughputExceeded\w*|(?:\w*LimitExceeded\w*: .*Rate exceeded)|ThrottledException"
-    r"|\w+(?:Unavailable|TooBusy|Busy)(?:Exception)?|PriorRequestNotComplete"
-    r"|ConcurrentModification\w*|429|SlowDown"
-)
-ILL = (
-    r"Service_?Unavailable\w*|InternalFailure\w*|InternalError\w*|InternalServer\w*Exception"
-    r"|ServerException|RequestTimeout\w*|RequestExpired|500|502|503|504"
-)
-OBJECT = r"\[calling (?:\w*Objects?(?:V2)?|\w*MultipartUpload\w*|UploadPart\w*|Amazon S3)\]"
-ROOM = (
-    r"CapacityError|(?:Server\.)?Insufficient\w*Capacity\w*|UnfulfillableCapacity"
-    r"|ReservationCapacityExceeded|SpotMaxPriceTooLow|(?:Server\.)?InsufficientFreeAddresses\w*"
-)
 LIMIT = (
     r".*is (?P<limit>[\d.]+) [A-Z]\w+, with current utilization of [\d.]+ \w+ and a request delta "
     r"of (?P<asked>[\d.]+)"
 )
 FULL = (
-    r"No space left on device|\[?Errno 28\]?|[Ii]nsufficient disk space|ENOSPC"
-    r"|Disk quota exceeded"
+    rf"{ERRNO_FULL}|[Ii]nsufficient (?:disk|storage) space|ENOSPC|[Dd]isk (?:is )?full"
+    r"|[Nn]ot enough (?:free )?(?:disk )?space"
 )
 MEMORY = r"[Oo]ut [Oo]f [Mm]emory|more memory|OutOfMemory"
+LAUNCH = (
+    r"\$'\\r'|unexpected token `|command not found|exec format error|executable file not found"
+    r"|error: (?:the following arguments|unrecognized arg|argument |ambiguous option|invalid choice)"
+    r"|environment variable \w+ expected, but not|can't open file '|not divisible by"
+    r"|must be divisible|sagemaker-uploading|Lifecycle scripts|configuration is not available"
+    r"|no instance type (?:which )?(?:had|has|met|satisf)|unable to open shared object"
+    r"|cannot open shared object|undefined symbol|version `GLIBC|ConfigError|ValidationError\b"
+    r"|/opt/ml/input/config|No such option|Missing option|is not a valid .*(?:config|option)"
+    r"|execve\(\)|Batch job submission failed|Unable to (?:create step|allocate resources)"
+    r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|ulimit|HFValidation|seccomp"
+    r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
+    r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed"
+    r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
+)
+STORAGE = (
+    r"\bSlowDown\b|SLOW_DOWN|reduce your request rate|LustreError|LNetError|Lustre: .*was lost"
+    r"|[Tt]ransport endpoint|AWS_(?:ERROR|IO)_(?:HTTP|S3|SOCKET|TLS|DNS|\w*TIMEOUT)\w*"
+    r"|AWS Error (?:NETWORK|INTERNAL|SERVICE|REQUEST_TIME|UNKNOWN)\w*|Incomplete(?:Read|Body)"
+    r"|ResponseStreamingError|(?:Read|Connect) ?[Tt]imeout on endpoint|Could not connect to the end"
+    r"point|curlCode: \d+|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead "
+    r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b[sS]3|amazona"
+    r"ws\.com)\S*.*(?i:timed out|timeout|reset by|closed|unavailable|throttl)|RequestTimeout"
+    r"|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
+    r"|timed out)|FSTimeoutError|(?:Client)?PayloadError|ServerDisconnected\w*|ChunkedEncodingError"
+    r"|ProtocolError|FlexibleChecksumError|NotEnoughData|ContentLengthError|stale (?:NFS )?file hand"
+    r"|ptlrpc\w*|evicted by|mountpoint-s3.*(?:fail|error)|fuse:.*(?:I/O|abort)"
+)
+PEER = (
+    r"(?i:connection (?:was )?(?:closed|reset|refused|timed out|aborted|lost|was|to \S+ (?:was )?lost"
+    r"|broken|dropped|terminated)|lost connection|disconnected)|Dist(?:Network|Store)Error"
+    r"|remote process exited|client socket has (?:timed out|failed)|Rendezvous\w*Error"
+    r"|recvV\w+ failed|failed to recv|connection abort|socket\w*(?:Progress|Connect|Poll)"
+    r"|TCPStore.*(?:shut down|fail)|name resolution|Name or service not known|nodename nor servname"
+    r"|Temporary failure in name|Could not resolve host|getaddrinfo|Unable to contact slurm"
+    r"|[Uu]nreachable|[Ss]ocket ?(?:Timeout|[Tt]imed|error|closed)|RayActorError|ActorDied"
+    r"|ActorUnavailable|WorkerCrashed|NodeDied|worker died|unhandled system error"
+    r"|nccl(?:System|Remote|Internal)Error|StatusCode\.UNAVAILABLE|Broken ?Pipe|EOFError: Ran out"
+    r"|(?i:node (?:was |has )?(?:lost|failed|died)|lost (?:contact|communication)|heartbeat (?:lost"
+    r"|missed|expired|timed))"
+)
+PASSING = (
+    r"(?i)\btemporar(?:y|ily)|\btry again|\btimed[ -]?out|\btime-?out\b|unavailable|unreachable"
+    r"|\bconnection\b.*(?:fail|error)|failed to connect|unable to connect|cannot connect|could not "
+    r"connect|disconnect|not respond|unrespons|overload|too busy|throttl|rate.limit|deadline exceeded"
+    r"|network (?:error|failure|is)|\bpreempt|interrupted by|\bevict|stalled|stuck\b"
+)
+WRONG = (
+    r"(?i)\binvalid\b|\bnot (?:found|exist|supported|allowed|valid|recognized|permitted|authorized"
+    r"|defined|specified|installed|implemented)|\bno such\b|\bdoes ?n[o']t (?:exist|match|support|ha"
+    r"ve)|\bmissing\b|\bdenied\b|unauthori|forbidden|\bunsupported|\bunknown \w+[: ]|unrecogni"
+    r"|mismatch|incompatible|\bmust (?:be|have|not|match|specify)|\brequired\b|already exists"
+    r"|malformed|misconfigur|\bcannot be\b|\bexpected\b.*\b(?:got|but)\b|\bexceeds\b|out of range"
+)
+RETRYING = (
+    r"(?i)\bretrying\b|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
+    r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?:sleep|wait)ing (?:for )?[\d.]+ ?"
+    r"(?:m?s|sec\w*)\b|\breconnect(?:ed|ing)|\b(?:trying|tries|retries) again in|wait for recovery"
+    r"|connection restored|\brecovered\b|still waiting|will continue|continuing without|falling back"
+    r"|\[W[^\]]*\].*failed to connect"
+)
+"""A program that is at it itself: the job is alive, unless it says next that it gave up."""
+GAVE_UP = (
+    r"(?i)giv(?:ing|en?) up|gave up|exhausted|max(?:imum)? (?:number of )?(?:retries|attempts)|after "
+    r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
+)
+WARNING = (
+    r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
+    r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\w+Warning: "
+    r"|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
+)
+"""A logger's own word for what it does not hold for an error."""
+CALM = (
+    r"(?i)\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
+    r"|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?|\w*err)[\"']?\s*[:=]\s*(?:0\b"
+    r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"
+    r"|(?:squared|absolute|mean|train\w*|eval\w*|test|val\w*|word|top\d) error\b|on[-_]error"
+    r"|exit(?:ed)? (?:with )?(?:code |status )?\(?0\b|error[_-]?(?:log|file|dir|path)"
+)
+"""Words of trouble in a line that tells of none."""
 CORRUPT = (
     r"(?:truncated|foreign|missing) shard|HeaderTooLarge|(?:Invalid|Incomplete)(?:Header"
     r"|Metadata)\w*"
@@ -53,7 +114,7 @@ CORRUPT = (
 LOUD = (
     r"ChildFailed|Dist(?:Backend|Network|Store)|ProcessGroup|[Cc]onnection|[Bb]roken ?[Pp]ipe"
     r"|[Tt]ime-?d? ?out|Rendezvous|ExecuteUserScript|AlgorithmError|closed by|reset by|unreachable"
-    r"|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
+    rf"|{ERRNO_PASSING}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
     r"|NCCL|An error occurred \(|exited unexpectedly|CalledProcessError|KeyboardInterrupt"
     r"|Socket|killed by signal"
     r"|CUDA error:|UnexpectedStatus|Error for \w+ job|StoreError|No route|RayActorError|ActorDied"

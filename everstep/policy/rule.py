@@ -27,6 +27,10 @@ class Role(IntEnum):
     """Was hit by what happened elsewhere, and shouts louder than the cause."""
     ECHO = 3
     """Says no more than that something ended."""
+    MURMUR = 4
+    """No form that is known: it only sounds like trouble of a kind."""
+    ALIVE = 5
+    """Is being mended, by whoever prints it: see ``classify``."""
 
 
 class Rule(NamedTuple):

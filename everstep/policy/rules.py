@@ -10,19 +10,44 @@ the engine's matter: causes before symptoms before victims, then time.
 from functools import partial
 
 from everstep.contracts.failures import Action, FailureClass
-from everstep.policy.patterns import (
+from everstep.policy.codes import (
     BUSY,
-    CORRUPT,
-    FULL,
+    CUDA_BROKEN,
+    CUDA_CONFIG,
+    CUDA_MISUSE,
+    ERRNO_BROKEN,
+    ERRNO_CONFIG,
+    ERRNO_MEMORY,
+    ERRNO_PASSING,
+    ERRNO_PEER,
+    ERRNO_STORAGE,
+    EXIT_ANY,
+    EXIT_CRASH,
+    EXIT_KILLED,
+    EXIT_START,
+    EXIT_TERM,
+    HTTP_BUSY,
+    HTTP_ILL,
+    HTTP_REFUSED,
     ILL,
-    LIMIT,
-    MEMORY,
     OBJECT,
-    PYTHON,
+    REFUSED,
     ROOM,
     XID,
     XID_CONTAINED,
     XID_PROGRAM,
+)
+from everstep.policy.patterns import (
+    CORRUPT,
+    FULL,
+    LAUNCH,
+    LIMIT,
+    MEMORY,
+    PASSING,
+    PEER,
+    PYTHON,
+    STORAGE,
+    WRONG,
     never_fits,
 )
 from everstep.policy.rule import Role, Rule, Source
@@ -34,7 +59,9 @@ _status, _reason = partial(Rule, Source.STATUS), partial(Rule, Source.REASON)
 _event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
 _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
+_murmur = partial(_log, role=Role.MURMUR, confidence=0.3)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
+_NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
@@ -59,19 +86,17 @@ RULES: tuple[Rule, ...] = (
         r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT,
         "only the look at the job failed"),
     _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL|HTTPClie"
-        r"nt|Streaming|IncompleteRead)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
+        r"nt|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
     _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{BUSY}|{ILL})\b.*{OBJECT}"),
     _reason("storage-slow-down", F.STORAGE_TRANSIENT, r"SlowDown\b"),
-    _reason("api-trouble", F.THROTTLING, rf"(?:{BUSY}|ServiceUnavailable\w*|InternalFailure|503"
-        r"|RequestTimeout\w*|InternalError(?:Exception)?|Internal ?Server ?Exception"
-        r"|ServerException|500|502|504)(?:\b|:)"),
+    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient"),
+    _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,
+        "the service lost a host or a part of itself"),
+    _reason("api-trouble", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b"),
     _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
         r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
         r"|Lambda\.\w+|Runtime\.ExitError|Sandbox\.Timedout|FormerJobRunning\b",
         hint="the control plane could not reach AWS, or had to wait"),
-    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient"),
-    _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,
-        "the service lost a host or a part of itself"),
     _reason("not-in-region", F.BAD_CONFIG, r"(?:ResourceLimitExceeded|Unsupported\w*|InvalidParame"
         r"ter\w*|ValidationException):.*not (?:available|supported|offered) in (?:this|your"
         r"|the) (?:\w+ )?(?:region|[Zz]one)", hint="choose a type that the region offers"),
@@ -93,13 +118,7 @@ RULES: tuple[Rule, ...] = (
     _reason("no-objects", F.BAD_DATA, r"ValidationException:.*No S3 objects found"),
     _reason("client", F.BAD_CONFIG, r"(?:Client\.)?(?:ClientError|InternalError: Client)\b",
         hint="the request itself is refused: image, role, data or command"),
-    _reason("refused", F.BAD_CONFIG, r"(?:Validation\w*|\w*AccessDenied\w*|UnauthorizedOperation"
-        r"|Invalid\w+|\w*NotFound\w*|NoSuch\w+|Unsupported\w*|ExpiredToken\w*|UnrecognizedClient\w"
-        r"*|KMS\.?\w+|ParamValidationError|NoCredentials\w*|NoRegion\w*|MissingParameter"
-        r"|Malformed\w*|Forbidden|BadRequest\w*|DryRunOperation|PartialCredentials\w*|Client\.\w+"
-        r"|Signature\w+|40[0134]|ResourceNotReady|OptInRequired|PendingVerification|AuthFailure"
-        r"|UnknownOperation\w*|TokenRefreshRequired|SSOTokenLoad\w*|ProfileNotFound"
-        r"|ConfigNotFound)\b"),
+    _reason("refused", F.BAD_CONFIG, rf"(?:{REFUSED})\b"),
     _reason("api-other", F.BAD_CONFIG, r"\w+: .*\[calling \w+\]", confidence=0.5),
     _reason("exit-killed", F.OUT_OF_MEMORY_HOST, r"AlgorithmError:.*[Ee]xit [Cc]ode:? 137\b",
         hint="killed from outside, mostly for memory", confidence=0.5, role=Role.SYMPTOM,
@@ -194,9 +213,9 @@ RULES: tuple[Rule, ...] = (
         r"|Failed to allocate .*HBM|NRT_RESOURCE|No available memory for the cache blocks",
         test=lambda match: "more than 1EB memory" not in match.string),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill"
-        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup|Cannot allocate memory"
+        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup"
         r"|(?<!OutOf)MemoryError|std::bad_alloc|killed by signal: Killed|OUT_OF_MEMORY"
-        r"|DefaultCPUAllocator: (?:can't|not enough)|memory limit exceeded|low on memory"
+        rf"|{ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)|memory limit exceeded|low on memory"
         r"|ray\.exceptions\.OutOfMemory|memory usage threshold"),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, FULL,
         hint="raise compute.volume_gib, or keep fewer checkpoints"),
@@ -226,13 +245,11 @@ RULES: tuple[Rule, ...] = (
         hint="a GPU or its link is broken"),
     _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncor"
         r"rect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
-        r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|system not yet initialized"
-        r"|CUDA-capable device\(s\) is/are busy|devices are busy or unavail|Driver/library version"
-        r" mismatch|CUDA unknown error|hardware stack error|XidHardware|NRT_EXEC_(?:HW|UNIT)"
-        r"|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)"
-        r"|GPU requires reset"),
+        r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
+        r"|XidHardware|NRT_EXEC_(?:HW|UNIT)|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail"
+        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|{CUDA_BROKEN}"),
     _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
-        r"|[Rr]ead-only file ?system|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
+        rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
         r"|reason set to: ?\"?(?:Action:|Not responding|Kill task|Low Real|Health|hardware)"
         r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
         r"|not responding, setting DOWN|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
@@ -253,21 +270,12 @@ RULES: tuple[Rule, ...] = (
     _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
-        r"|GatedRepo|RepositoryNotFound|40[134] (?:Client Error|Unauthorized|Forbidden|Not Found)"
-        r"|Invalid (?:user )?token|not a valid model identifier",
+        r"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound"
+        rf"|{HTTP_REFUSED}|Invalid (?:user )?token|not a valid model identifier",
         hint="the job cannot reach or may not read the hub"),
-    _log("hub-busy", F.THROTTLING, r"\b429\b.*(?:Too Many|[Rr]ate)|Too Many Requests|toomanyreques"
-        r"ts|Rate exceeded", hint="let one rank download, or put a copy into S3"),
-    _log("storage", F.STORAGE_TRANSIENT, r"\bSlowDown\b|SLOW_DOWN|reduce your request rate"
-        r"|Stale file handle|LustreError|LNetError|Lustre: .*was lost|[Tt]ransport endpoint"
-        r"|Remote I/O error|Input/output error|AWS_ERROR_(?:HTTP|S3)\w*|AWS Error (?:NETWORK"
-        r"|INTERNAL|SERVICE|REQUEST_TIME|UNKNOWN)\w*|Incomplete(?:Read|Body)|ResponseStreamingErro"
-        r"r|(?:Read|Connect) ?[Tt]imeout on endpoint|Could not connect to the endpoint"
-        r"|50[0234] (?:Server Error|Service Unavail|Bad Gateway|Gateway Time)|curlCode: \d+"
-        r"|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead timed"
-        r"|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:s3"
-        r"|S3)\S*.*(?:timed out|reset by|closed)|\[Errno (?:5|107|108|112|116|121)\]"
-        r"|RequestTimeout|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed"),
+    _log("hub-busy", F.THROTTLING, rf"{HTTP_BUSY}|Rate exceeded|ThrottlingException",
+        hint="let one rank download, or put a copy into S3"),
+    _log("storage", F.STORAGE_TRANSIENT, rf"{STORAGE}|{ERRNO_STORAGE}|{HTTP_ILL}"),
     _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the req"
         r"uest is exp", A.RETRY_SAME,
         "a new job gets new credentials; let the program refresh its own", 0.6),
@@ -281,28 +289,14 @@ RULES: tuple[Rule, ...] = (
     _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
     _log("bad-data", F.BAD_DATA, CORRUPT),
-    _log("launch", F.BAD_CONFIG, r"\$'\\r'|unexpected token `|command not found|exec format error"
-        r"|executable file not found|error: (?:the following arguments|unrecognized arg|argument "
-        r"|ambiguous option|invalid choice)|environment variable \w+ expected, but not"
-        r"|[Pp]ermission denied|can't open file '|driver version is insufficient|no NVIDIA driver"
-        r"|No CUDA GPUs|no kernel image|Torch not compiled with CUDA|invalid device ordinal"
-        r"|not divisible by|must be divisible|sagemaker-uploading|Lifecycle scripts"
-        r"|configuration is not available|no instance type (?:which )?(?:had|has|met|satisf)"
-        r"|unable to open shared object|cannot open shared object|undefined symbol|version `GLIBC"
-        r"|ConfigError|DeepSpeedConfigError|ValidationError\b|/opt/ml/input/config|No such option"
-        r"|Missing option|is not a valid .*(?:config|option)|execve\(\)|Batch job submission faile"
-        r"d|Unable to (?:create step|allocate resources)|driver on your system is too old"
-        r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|Too many open files|ulimit"
-        r"|HFValidation|seccomp|UnsupportedConfig|incompatible (?:version|with)"),
+    _log("launch", F.BAD_CONFIG, rf"{LAUNCH}|{CUDA_CONFIG}|{ERRNO_CONFIG}|{EXIT_START}"),
     _log("barrier-at-start", F.BAD_CONFIG, r"WorkNCCL\(SeqNum=\d, OpType=\w+, NumelIn=1,", None,
         "one rank prepares data for longer than the others wait", 0.6, Role.VICTIM,
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
     _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY,
         "", 0.6),
-    _log("assert", F.USER_CODE, r"device-side assert|Assertion `.*` failed|misaligned address"
-        r"|illegal instruction was enc|mismatch between collectives"),
-    _log("gpu-misuse", F.USER_CODE, r"CUDA error: (?:invalid (?!device)|operation not|the provided"
-        r" PTX|peer access)"),
+    _log("assert", F.USER_CODE, rf"device-side assert|Assertion `.*` failed|mismatch between collec"
+        rf"tives|{CUDA_MISUSE}"),
     _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|unspecified launch failure|launch time"
         r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
         r"|unhandled cuda error", A.RETRY_SAME,
@@ -313,14 +307,15 @@ RULES: tuple[Rule, ...] = (
     _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
     _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
         "see its status"),
-    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, r"exitcode\s*: -9\b|exited on signal 9\b|: Kille"
-        r"d$|Exit Code: 137|exit code:? 137", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
-    _symptom("crashed", F.UNKNOWN, r"(?i)exit ?code:? ?:? ?(?:13[24569]|-6|-7|-8|-11)\b|segmentati"
-        r"on fault|SIGSEGV|SIGABRT|SIGBUS|core dumped|on signal (?:6|7|8|11)\b|killed by signal: ("
-        r"?:abort|segm)|resource temporarily unavailable", A.RETRY_SAME),
-    _symptom("told-to-end", F.INTERRUPTED, r"(?i)exit ?code:? ?143\b|death signal|got signal: 15"
-        r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15)", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, r"(?i)\bexit ?code:? ?[1-9]|exited with exit code", A.DO_NOT_RETRY,
+    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{EXIT_KILLED}|exited on signal 9\b|: Killed$"
+        r"|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
+    _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGABRT|SIGBUS"
+        r"|SIGILL|SIGFPE|core dumped|on signal (?:4|6|7|8|11)\b|killed by signal: (?:abort|segm|ille"
+        r"|floa)|fatal python error|double free|corrupted size"
+        r"|malloc\(\): )", A.RETRY_SAME),
+    _symptom("told-to-end", F.INTERRUPTED, rf"{EXIT_TERM}|(?i:death signal|got signal: 15|SIGTERM r"
+        r"eceived|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
+    _symptom("exit", F.UNKNOWN, rf"{EXIT_ANY}|closing signal SIGTERM", A.DO_NOT_RETRY,
         "the container says no more: read the log's end", role=Role.ECHO),
 
     # --- log: victims
@@ -335,16 +330,16 @@ RULES: tuple[Rule, ...] = (
         "a peer went away first"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
         A.RETRY_SAME, "a process was killed from outside"),
-    _victim("peer-gone", F.INFRASTRUCTURE, r"Connection (?:closed|reset|refused|timed out|aborted"
-        r"|lost|was|to \S+ (?:was )?lost)|Dist(?:Network|Store)Error|remote process exited"
-        r"|[Bb]roken ?[Pp]ipe|client socket has (?:timed out|failed)|Rendezvous\w*Error"
-        r"|recvV\w+ failed|failed to recv|connection abort|No route to host|socket\w*(?:Progress"
-        r"|Connect|Poll)|TCPStore.*(?:shut down|fail)|name resolution|Name or service not known"
-        r"|Unable to contact slurm|[Uu]nreachable|[Ss]ocket ?(?:Timeout|[Tt]imed|error|closed)"
-        r"|RayActorError|ActorDied|WorkerCrashed|NodeDied|worker died|unhandled system error"
-        r"|nccl(?:System|Remote)Error", A.RETRY_SAME, "a peer went away first"),
+    _victim("peer-gone", F.INFRASTRUCTURE, rf"{PEER}|{ERRNO_PEER}", A.RETRY_SAME,
+        "a peer went away first"),
     _victim("peer-echo", F.INFRASTRUCTURE, r"DistBackendError|NCCL (?:WARN|error)|communicator was"
         r" aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
         "a peer went away first", confidence=0.4, role=Role.ECHO),
+
+    # --- log: no form that is known, but words of one
+    _murmur("sounds-passing", F.INFRASTRUCTURE, PASSING, A.RETRY_SAME,
+        "it sounds as if it might pass", in_run=_NOT_SURE),
+    _murmur("sounds-wrong", F.BAD_CONFIG, WRONG, A.DO_NOT_RETRY,
+        "it sounds as if it would come again", in_run=_NOT_SURE),
 )
 # fmt: on
