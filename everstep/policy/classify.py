@@ -14,7 +14,7 @@ from typing import NamedTuple
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
 from everstep.policy.evidence import Evidence, LogLine
-from everstep.policy.patterns import CALM, GAVE_UP, RETRYING, WARNING
+from everstep.policy.patterns import CALM, GAVE_UP, NCCL_INFO, RETRYING, WARNING
 from everstep.policy.reading import facts, parse_json, unwrap
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
@@ -46,6 +46,10 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
 _TROUBLE = re.compile(r"(?i)error|exception|fail|abort|killed|fatal|exit|crash|denied|traceback")
+_AWS = re.compile(
+    r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
+)
+"""Whose codes are AWS's: another library's ``Unsupported`` is not."""
 _CALM, _WARNING = re.compile(CALM), re.compile(WARNING)
 _RETRYING, _GAVE_UP = re.compile(RETRYING), re.compile(GAVE_UP)
 _PASSING = frozenset(
@@ -131,7 +135,7 @@ class _Table:
             return rule
         murmur = rule
         bare = unwrap(line[:TEXT_LENGTH])
-        if bare != line and (rule := self.find(Source.REASON, bare)):
+        if bare != line and _AWS.search(line) and (rule := self.find(Source.REASON, bare)):
             return rule
         if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
             return rule
@@ -241,7 +245,7 @@ def _by_word(evidence: Evidence, table: _Table) -> list[Finding]:
 def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
     found = []
     for order, (time, text, rank) in enumerate(_lines(evidence)):
-        if '{"everstep"' in text:
+        if '{"everstep"' in text or NCCL_INFO in text[:TEXT_LENGTH]:
             continue  # progress is no failure, whatever its loss is
         rule = table.of_line(text)
         if rule is not None:
@@ -301,7 +305,9 @@ def _without_prefix(reason: str) -> Iterable[str]:
 
 def _tells_of_trouble(line: str) -> bool:
     """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning."""
-    return bool(_TROUBLE.search(_CALM.sub("", line))) and not _WARNING.search(line)
+    if _WARNING.search(line) or NCCL_INFO in line:
+        return False
+    return bool(_TROUBLE.search(_CALM.sub("", line)))
 
 
 def _unknown(evidence: Evidence) -> Finding:

@@ -58,7 +58,7 @@ ERRNO_PEER = _errnos(32, 100, 101, 103, 104, 110, 111, 113)
 # What broke by Xid: NVIDIA's catalogue (RESTART_APP, RESET_GPU, RESTART_BM, …), folded.
 XID_PROGRAM = "8|13|31|32|43|45|68|69|137"
 XID_CONTAINED = "63|92|94|141|160"
-XID = r"(?:\bXid \(PCI[^)]*\):? |XID[- ]?)"
+XID = r"(?:\bXid \(PCI[^)]*\):? |\b[Xx][Ii][Dd](?: [Ee]rror)?[- :]{0,2}|XID[- ]?)"
 
 # What cudaGetErrorString and cudaGetErrorName say.
 CUDA_BROKEN = (
@@ -87,9 +87,12 @@ CUDA_MISUSE = (
 )
 
 # Exit codes: a shell's 126 to 128 say that nothing was started; 128 + n and -n are signal n.
-_EXIT = r"(?i:exit ?code\b[\s:=]*|exit status |exited with (?:code |status )?|returncode[:= ]+)\(?"
+_EXIT = (
+    r"(?i:exit ?code\b[\s:=]*|exit status |exited with (?:code |status )?|return ?code[:= ]+)\(?"
+)
 EXIT_START = rf"{_EXIT}12[678]\b"
-EXIT_CRASH = rf"{_EXIT}(?:13[24569]|-[4678]|-11)\b"
+EXIT_CRASH = rf"{_EXIT}(?:13[2569]|-[478]|-11)\b"
+EXIT_ABORT = rf"{_EXIT}(?:134|-6)\b"
 EXIT_KILLED = rf"{_EXIT}(?:137|-9)\b"
 EXIT_TERM = rf"{_EXIT}(?:143|-15)\b"
 EXIT_ANY = rf"{_EXIT}-?[1-9]|exited with exit code"
@@ -125,8 +128,25 @@ ROOM = (
     r"|CapacityNotAvailable\w*"
 )
 
+# Python: an exception's module says whose it is, whatever its name.
+MODULE_DATA = (
+    r"\b(?:tarfile|zipfile|gzip|lzma|bz2|pyarrow(?:\.\w+)*|datasets(?:\.\w+)*|json\.decoder|PIL(?:\.\w+)*"
+    r"|h5py(?:\.\w+)*|pandas\.errors|lmdb|struct|pickle|_pickle|safetensors_rust|webdataset(?:\.\w+)*|fas"
+    r"tavro(?:\.\w+)*|csv|librosa(?:\.\w+)*|soundfile|streaming\.base(?:\.\w+)*)\.[A-Za-z]\w*\b"
+)
+MODULE_CONFIG = (
+    r"\b(?:hydra|omegaconf|pydantic(?:_core)?|yaml|toml\w*|jsonschema|click|typer|jsonargparse|argparse"
+    r"|configparser|draccus|tyro|absl\.flags)(?:\.\w+)*\.[A-Z]\w*\b"
+)
+MODULE_NETWORK = (
+    r"\b(?:urllib3|requests|aiohttp|httpx|httpcore|grpc|http\.client|urllib\.error|socket|ssl|aiobotocore"
+    r"|websockets?|paramiko|redis|zmq|etcd)(?:\.\w+)*\.[A-Za-z]\w*\b|\bCommError\b"
+)
+
 # HTTP, however a client prints it: the answer, not the number alone.
-_HTTP = r"(?i:\bHTTP(?:/[\d.]+|Error)?[ :]+|\bstatus(?:[_ ]?code)?\b[\"' ]*[:= (]+|\bresponse_status: )"
+_HTTP = (
+    r"(?i:\bHTTP(?:/[\d.]+|Error)?[ :]+|\bstatus(?:[_ ]?code)?\b[\"' ]*[:= (]+|\bresponse_status: )"
+)
 _TEXT = r" (?:\w+ Error|Service Unavail|Bad Gateway|Gateway Time|Slow ?Down|Internal Server)"
 HTTP_ILL = rf"{_HTTP}50[0234]\b|\b50[0234]{_TEXT}"
 HTTP_BUSY = rf"{_HTTP}429\b|\b429\b.{{0,40}}(?:Too Many|[Rr]ate)|Too Many Requests|toomanyrequests"

@@ -2,7 +2,13 @@
 
 from re import Match
 
-from everstep.policy.codes import ERRNO_FULL, ERRNO_PASSING
+from everstep.policy.codes import (
+    ERRNO_FULL,
+    ERRNO_PASSING,
+    MODULE_CONFIG,
+    MODULE_DATA,
+    MODULE_NETWORK,
+)
 
 
 def never_fits(match: Match[str]) -> bool:
@@ -24,13 +30,15 @@ LAUNCH = (
     r"|error: (?:the following arguments|unrecognized arg|argument |ambiguous option|invalid choice)"
     r"|environment variable \w+ expected, but not|can't open file '|not divisible by"
     r"|must be divisible|sagemaker-uploading|Lifecycle scripts|configuration is not available"
-    r"|no instance type (?:which )?(?:had|has|met|satisf)|unable to open shared object"
+    r"|no instance types? (?:which )?(?:had|has|met|satisf)|unable to open shared object"
     r"|cannot open shared object|undefined symbol|version `GLIBC|ConfigError|ValidationError\b"
     r"|/opt/ml/input/config|No such option|Missing option|is not a valid .*(?:config|option)"
     r"|execve\(\)|Batch job submission failed|Unable to (?:create step|allocate resources)"
     r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|ulimit|HFValidation|seccomp"
+    rf"|{MODULE_CONFIG}"
     r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
     r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed"
+    r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred"
     r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )
 STORAGE = (
@@ -40,13 +48,14 @@ STORAGE = (
     r"|ResponseStreamingError|(?:Read|Connect) ?[Tt]imeout on endpoint|Could not connect to the end"
     r"point|curlCode: \d+|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead "
     r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b[sS]3|amazona"
-    r"ws\.com)\S*.*(?i:timed out|timeout|reset by|closed|unavailable|throttl)|RequestTimeout"
+    r"ws\.com)\S*.*(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)|RequestTimeout"
     r"|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
     r"|timed out)|FSTimeoutError|(?:Client)?PayloadError|ServerDisconnected\w*|ChunkedEncodingError"
     r"|ProtocolError|FlexibleChecksumError|NotEnoughData|ContentLengthError|stale (?:NFS )?file hand"
     r"|ptlrpc\w*|evicted by|mountpoint-s3.*(?:fail|error)|fuse:.*(?:I/O|abort)"
 )
 PEER = (
+    rf"{MODULE_NETWORK}|"
     r"(?i:connection (?:was )?(?:closed|reset|refused|timed out|aborted|lost|was|to \S+ (?:was )?lost"
     r"|broken|dropped|terminated)|lost connection|disconnected)|Dist(?:Network|Store)Error"
     r"|remote process exited|client socket has (?:timed out|failed)|Rendezvous\w*Error"
@@ -74,9 +83,9 @@ WRONG = (
 )
 RETRYING = (
     r"(?i)\bretrying\b|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
-    r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?:sleep|wait)ing (?:for )?[\d.]+ ?"
+    r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?<!after )(?:sleep|wait)ing (?:for )?[\d.]+ ?"
     r"(?:m?s|sec\w*)\b|\breconnect(?:ed|ing)|\b(?:trying|tries|retries) again in|wait for recovery"
-    r"|connection restored|\brecovered\b|still waiting|will continue|continuing without|falling back"
+    r"|connection restored|\brecovered\b|still waiting|will continue|retry loop|will restart|continuing without|falling back"
     r"|\[W[^\]]*\].*failed to connect"
 )
 """A program that is at it itself: the job is alive, unless it says next that it gave up."""
@@ -84,7 +93,10 @@ GAVE_UP = (
     r"(?i)giv(?:ing|en?) up|gave up|exhausted|max(?:imum)? (?:number of )?(?:retries|attempts)|after "
     r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
 )
+NCCL_INFO = " NCCL INFO "
+"""Told beside an error, and just as well without one."""
 WARNING = (
+    r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
     r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\w+Warning: "
     r"|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
@@ -99,6 +111,7 @@ CALM = (
 )
 """Words of trouble in a line that tells of none."""
 CORRUPT = (
+    rf"{MODULE_DATA}|"
     r"(?:truncated|foreign|missing) shard|HeaderTooLarge|(?:Invalid|Incomplete)(?:Header"
     r"|Metadata)\w*"
     r"|PytorchStreamReader failed|central directory|magic (?:bytes|number)|ArrowInvalid"
@@ -114,7 +127,7 @@ CORRUPT = (
 LOUD = (
     r"ChildFailed|Dist(?:Backend|Network|Store)|ProcessGroup|[Cc]onnection|[Bb]roken ?[Pp]ipe"
     r"|[Tt]ime-?d? ?out|Rendezvous|ExecuteUserScript|AlgorithmError|closed by|reset by|unreachable"
-    rf"|{ERRNO_PASSING}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
+    rf"|{ERRNO_PASSING}|{MODULE_NETWORK}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
     r"|NCCL|An error occurred \(|exited unexpectedly|CalledProcessError|KeyboardInterrupt"
     r"|Socket|killed by signal"
     r"|CUDA error:|UnexpectedStatus|Error for \w+ job|StoreError|No route|RayActorError|ActorDied"
@@ -122,6 +135,7 @@ LOUD = (
 )
 PYTHON = (
     rf"^(?!.*(?:{LOUD}))(?:[\d:,.TZ+ -]{{8,40}})?\s*(?:\[[\w ]+\]:?\s*)*(?:ErrorMessage \"+)?"
-    r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Iteration|Interrupt)(?::|\s*$)"
+    r"(?:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Iteration|Interrupt)"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w+)(?::|\s*$)"
 )
 """The last line of a traceback, behind torch's ``[rank3]:`` too; but no victim's exception."""

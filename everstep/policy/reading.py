@@ -43,6 +43,7 @@ _GO = re.compile(r"(?s)operation error [\w ]+: (\w+), .*(?:, |api error )([A-Z]\
 _MODULE = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 _CONSOLE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\w+) - (.*?)\.*\s*$")
 _DESCRIBED = re.compile(r"^\s*(?:-\s+)?\"?([A-Za-z][\w /-]{0,40})\"?\s*:\s+(\S.*)$")
+_CONDITION = re.compile(r"^\s*([A-Z]\w{2,40})\s+(True|False|Unknown)\s")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T_](\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(Z|[+-]\d\d:?\d\d)?")
 _STOPPED = frozenset({"Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
 _ENDED = frozenset({"Failed", "Completed"})
@@ -109,6 +110,11 @@ def facts(text: str) -> str:
         f"{match[1].replace(' ', '')}={match[2].strip()}"
         for line in text.splitlines()
         if (match := _DESCRIBED.match(line))
+    ]
+    pairs += [
+        f"type={match[1]} status={match[2]}"
+        for line in text.splitlines()
+        if (match := _CONDITION.match(line))
     ]
     # The order of the keys is the printer's; a condition's type and status belong together.
     return "; ".join([*sorted(pairs, key=_rank_of_key), text])

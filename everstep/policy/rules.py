@@ -21,6 +21,7 @@ from everstep.policy.codes import (
     ERRNO_PASSING,
     ERRNO_PEER,
     ERRNO_STORAGE,
+    EXIT_ABORT,
     EXIT_ANY,
     EXIT_CRASH,
     EXIT_KILLED,
@@ -85,6 +86,8 @@ RULES: tuple[Rule, ...] = (
     _reason("watcher-busy", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b.*\[calling (?:Describe|List|Get"
         r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT,
         "only the look at the job failed"),
+    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*//(?:logs|mon"
+        r"itoring|events)\.", A.WAIT, "only the look at the job failed"),
     _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL|HTTPClie"
         r"nt|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
     _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{BUSY}|{ILL})\b.*{OBJECT}"),
@@ -182,8 +185,10 @@ RULES: tuple[Rule, ...] = (
     _event("gpu-gone", F.INFRASTRUCTURE, r"no healthy devices|unhealthy devices|NvidiaXID\d+Error"
         r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
         r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOfnvidia|EFAErrorMetric|GpuUnhealthy"),
+    _event("node-fatal", F.INFRASTRUCTURE, r"[Ss]everity=(?:Fatal|FATAL)|type=(?!\w*Ready\b)\w*(?:Xid|G[Pp][Uu]|Nvi"
+        r"dia|Kernel|Frequent|Corrupt|Readonly|Hardware|Unavailable)\w* status=True"),
     _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
-        r"|NodeReady|type=\w*Pressure status=False", A.WAIT),
+        r"|NodeReady|type=(?:\w*Pressure|NetworkUnavailable) status=False", A.WAIT),
     _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady|node .*not ready)"
         r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
         r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem"
@@ -214,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         test=lambda match: "more than 1EB memory" not in match.string),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill"
         r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup"
-        r"|(?<!OutOf)MemoryError|std::bad_alloc|killed by signal: Killed|OUT_OF_MEMORY"
+        r"|(?<!OutOf)MemoryError|OutOfMemoryError(?!.*(?:CUDA|GPU))|killed due to memory|std::bad_alloc|killed by signal: Killed|OUT_OF_MEMORY"
         rf"|{ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)|memory limit exceeded|low on memory"
         r"|ray\.exceptions\.OutOfMemory|memory usage threshold"),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, FULL,
@@ -224,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
     _log("efa-setup", F.BAD_CONFIG, r"NET/OFI.*(?:[Nn]o eligible|(?:initiali[sz]ation|initiali[sz]"
-        r"e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
+        r"e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed"
         r"|[Nn]o (?:provider|device)|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider"
         r"|not supported|OFI NCCL failure)|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock"
         r"|fi_mr_reg\w*.*fail|efa.*not (?:found|supported)|TCP fallback",
@@ -247,10 +252,11 @@ RULES: tuple[Rule, ...] = (
         r"rect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
         r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
         r"|XidHardware|NRT_EXEC_(?:HW|UNIT)|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail"
-        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|{CUDA_BROKEN}"),
+        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen"
+        rf"|lost|cannot)|{CUDA_BROKEN}"),
     _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
         rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
-        r"|reason set to: ?\"?(?:Action:|Not responding|Kill task|Low Real|Health|hardware)"
+        r"|reason set to: "
         r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
         r"|not responding, setting DOWN|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
         r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|Node condition \w+ is now:"
@@ -282,6 +288,8 @@ RULES: tuple[Rule, ...] = (
     _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapa"
         r"cityExceeded|[Ii]nsufficient capacity|not have sufficient|Unable to provision requested "
         r"ML compute"),
+    _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
+        "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
         r"|Licenses)\)", A.WAIT, "the queue starts it by itself"),
     _log("slurm-limit-waits", F.QUOTA, r"\((?:QOS|Assoc)\w+\)", A.WAIT,
@@ -290,6 +298,8 @@ RULES: tuple[Rule, ...] = (
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
     _log("bad-data", F.BAD_DATA, CORRUPT),
     _log("launch", F.BAD_CONFIG, rf"{LAUNCH}|{CUDA_CONFIG}|{ERRNO_CONFIG}|{EXIT_START}"),
+    _log("topology", F.UNKNOWN, r"\bgraph/\w+\.(?:h|cc):\d+ NCCL WARN", A.DO_NOT_RETRY,
+        "NCCL could not read the machine's topology: /sys in the container", 0.6),
     _log("barrier-at-start", F.BAD_CONFIG, r"WorkNCCL\(SeqNum=\d, OpType=\w+, NumelIn=1,", None,
         "one rank prepares data for longer than the others wait", 0.6, Role.VICTIM,
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
@@ -309,10 +319,13 @@ RULES: tuple[Rule, ...] = (
         "see its status"),
     _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{EXIT_KILLED}|exited on signal 9\b|: Killed$"
         r"|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
-    _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGABRT|SIGBUS"
-        r"|SIGILL|SIGFPE|core dumped|on signal (?:4|6|7|8|11)\b|killed by signal: (?:abort|segm|ille"
+    _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGBUS"
+        r"|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b|killed by signal: (?:segm|ille"
         r"|floa)|fatal python error|double free|corrupted size"
         r"|malloc\(\): )", A.RETRY_SAME),
+    # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
+    _symptom("aborted", F.UNKNOWN, rf"{EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort|core dump"
+        r"ed)", A.RETRY_SAME, role=Role.ECHO),
     _symptom("told-to-end", F.INTERRUPTED, rf"{EXIT_TERM}|(?i:death signal|got signal: 15|SIGTERM r"
         r"eceived|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
     _symptom("exit", F.UNKNOWN, rf"{EXIT_ANY}|closing signal SIGTERM", A.DO_NOT_RETRY,
@@ -325,7 +338,7 @@ RULES: tuple[Rule, ...] = (
         r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
         r"|[Ww]ait timeout after|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
         r"? ?out"),
-    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/OFI.*(?:completed with error|Error: )|libfabric:.*"
+    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
         r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
         "a peer went away first"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
