@@ -14,7 +14,7 @@ from typing import NamedTuple
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
 from everstep.policy.evidence import Evidence, LogLine
-from everstep.policy.patterns import CALM, GAVE_UP, NCCL_INFO, RETRYING, WARNING
+from everstep.policy.patterns import CALM, GAVE_UP, MACHINE, NCCL_INFO, RETRYING, WARNING
 from everstep.policy.reading import facts, parse_json, unwrap
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
@@ -50,12 +50,14 @@ _AWS = re.compile(
     r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
 )
 """Whose codes are AWS's: another library's ``Unsupported`` is not."""
-_CALM, _WARNING = re.compile(CALM), re.compile(WARNING)
+_CALM, _WARNING, _MACHINE = re.compile(CALM), re.compile(WARNING), re.compile(MACHINE)
 _RETRYING, _GAVE_UP = re.compile(RETRYING), re.compile(GAVE_UP)
 _PASSING = frozenset(
     {F.STORAGE_TRANSIENT, F.THROTTLING, F.CAPACITY, F.INFRASTRUCTURE, F.COMMUNICATION_HANG}
 )
 """What a program may mend by trying again."""
+_MENDABLE = _PASSING | {F.BAD_CONFIG, F.BAD_DATA, F.USER_CODE, F.OUT_OF_MEMORY_GPU, F.UNKNOWN}
+"""What it may also survive: a warning of it is no end."""
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
 _TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
 
@@ -124,35 +126,48 @@ class _Table:
     def of_line(self, line: str) -> Rule | None:
         """The rule of a line; of one that is being mended or is no error, as the job is alive."""
         rule = self._of_line(line)
-        if rule is None or (rule.role is Role.CAUSE and rule.failure_class not in _PASSING):
-            return rule
-        return rule._replace(role=Role.ALIVE, action=A.WAIT) if _is_alive(line, rule) else rule
+        return rule if rule is None else _as_alive(line, rule)
 
     def _of_line(self, line: str) -> Rule | None:
         """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
         rule = self.find(Source.LOG, line)
-        if rule is not None and rule.role is not Role.MURMUR:
+        if rule is not None and rule.role is not Role.MURMUR and rule.id != "python":
             return rule
-        murmur = rule
+        vague = rule
         bare = unwrap(line[:TEXT_LENGTH])
         if bare != line and _AWS.search(line) and (rule := self.find(Source.REASON, bare)):
             return rule
         if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
             return rule
-        return murmur
+        return vague
 
 
-def _is_alive(line: str, rule: Rule) -> bool:
+def _as_alive(line: str, rule: Rule) -> Rule:
+    """The rule, but last of all and without an action, where the line tells of no end.
+
+    A program that tries again, or that only warns, goes on; what breaks hardware under it is logged
+    at any level. In a run that ended, the line may still be the best that there is.
+    """
     head = line[:TEXT_LENGTH]
-    if _GAVE_UP.search(head):
-        return False
-    if rule.role is Role.MURMUR and (_WARNING.search(head) or _CALM.search(head)):
-        return True
-    if rule.failure_class not in _PASSING:
-        return False
-    if _RETRYING.search(head):
-        return True
-    return rule.role is not Role.CAUSE and _WARNING.search(head) is not None
+    if _GAVE_UP.search(head) or rule.failure_class not in _MENDABLE:
+        return rule
+    passing = rule.failure_class in _PASSING
+    warned = _WARNING.search(head) is not None and not _MACHINE.search(head)
+    if rule.role is Role.MURMUR:
+        alive = warned or _RETRYING.search(head) or _CALM.search(head)
+    elif passing and _RETRYING.search(head):
+        alive = True
+    else:
+        alive = warned and not (rule.failure_class is F.INFRASTRUCTURE and rule.role is Role.CAUSE)
+    if not alive:
+        return rule
+    known = passing and rule.role is not Role.MURMUR
+    return rule._replace(
+        role=Role.ALIVE,
+        failure_class=rule.failure_class if known else F.UNKNOWN,
+        action=A.WAIT,
+        in_run=rule.in_run or (rule.failure_class, rule.action or DEFAULTS[rule.failure_class][0]),
+    )
 
 
 def _stages(evidence: Evidence, table: _Table) -> Iterator[list[Finding]]:

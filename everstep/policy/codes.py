@@ -140,7 +140,7 @@ MODULE_CONFIG = (
 )
 MODULE_NETWORK = (
     r"\b(?:urllib3|requests|aiohttp|httpx|httpcore|grpc|http\.client|urllib\.error|socket|ssl|aiobotocore"
-    r"|websockets?|paramiko|redis|zmq|etcd)(?:\.\w+)*\.[A-Za-z]\w*\b|\bCommError\b"
+    r"|websockets?|paramiko|redis|zmq|etcd)(?:\.\w+)*\.(?!(?:c|cc|cpp|cu|h|hpp|py|go|rs)\b)[A-Za-z]\w*\b|\bCommError\b"
 )
 
 # HTTP, however a client prints it: the answer, not the number alone.

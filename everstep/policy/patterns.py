@@ -37,7 +37,7 @@ LAUNCH = (
     r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|ulimit|HFValidation|seccomp"
     rf"|{MODULE_CONFIG}"
     r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
-    r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed"
+    r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed|only supports? \S+ (?:GPU|device|arch)|compute capability"
     r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred"
     r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )
@@ -102,9 +102,11 @@ WARNING = (
     r"|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
 """A logger's own word for what it does not hold for an error."""
+MACHINE = r"NVRM|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: |Severity\":\"Fatal"
+"""Drivers and kernels, whose levels say nothing of what becomes of the job."""
 CALM = (
     r"(?i)\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
-    r"|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?|\w*err)[\"']?\s*[:=]\s*(?:0\b"
+    r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?|\w*err)[\"']?\s*[:=]\s*(?:0\b"
     r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"
     r"|(?:squared|absolute|mean|train\w*|eval\w*|test|val\w*|word|top\d) error\b|on[-_]error"
     r"|exit(?:ed)? (?:with )?(?:code |status )?\(?0\b|error[_-]?(?:log|file|dir|path)"
@@ -125,10 +127,12 @@ CORRUPT = (
     r"|[Uu]nexpected end of (?:file|data)|(?:file|archive|stream) (?:is )?truncated"
 )
 LOUD = (
+    r"(?:Task|Actor|Worker|Remote|Child|Process|Job|Step|Execution|Checkpoint|Compil\w+|Retry|Trainer"
+    r"|Training)(?:Group)?(?:Error|Exception|Failed)\b|"
     r"ChildFailed|Dist(?:Backend|Network|Store)|ProcessGroup|[Cc]onnection|[Bb]roken ?[Pp]ipe"
     r"|[Tt]ime-?d? ?out|Rendezvous|ExecuteUserScript|AlgorithmError|closed by|reset by|unreachable"
     rf"|{ERRNO_PASSING}|{MODULE_NETWORK}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
-    r"|NCCL|An error occurred \(|exited unexpectedly|CalledProcessError|KeyboardInterrupt"
+    r"|NCCL|An error occurred \(|exited unexpectedly|abruptly died|CalledProcessError|KeyboardInterrupt"
     r"|Socket|killed by signal"
     r"|CUDA error:|UnexpectedStatus|Error for \w+ job|StoreError|No route|RayActorError|ActorDied"
     r"|WorkerCrashed|NodeDied|SystemExit: (?:0|143|130)\b|ProcessExited|ProcessRaised|BrokenProcess"

@@ -170,12 +170,13 @@ RULES: tuple[Rule, ...] = (
         r": [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=never_fits),
     _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
     _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
-    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't match (?:"
+    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match|satisfy) (?:plugin|"
         r"Pod's node affinity|node selector)|untolerated taint|no instance type (?:which )?(?:had"
         r"|has|met|satisf)|incompatible with (?:nodepool|requirements)|persistentvolumeclaim \"\S+"
         r"\" not found|unbound immediate)"),
     _event("unschedulable", F.CAPACITY, r"FailedScheduling|Insufficient (?:nvidia|vpc|aws|memory"
         r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
+    _event("not-disrupted", F.UNKNOWN, r"Cannot disrupt (?:Node|Pod)", A.WAIT),
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
         r"|TaintManagerEviction|Evicted by|Draining"),
@@ -224,7 +225,8 @@ RULES: tuple[Rule, ...] = (
         r"|ray\.exceptions\.OutOfMemory|memory usage threshold"),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, FULL,
         hint="raise compute.volume_gib, or keep fewer checkpoints"),
-    _log("shared-memory", F.BAD_CONFIG, r"shared memory(?! file)|signal: Bus error|/dev/shm/nccl",
+    _log("shared-memory", F.BAD_CONFIG, r"(?i:out of shared memory|shared memory limit|\bshm\b|/dev/sh"
+        r"m|bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap|resize) shared mem)",
         hint="use fewer data loader workers: SageMaker fixes the size of /dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
@@ -232,7 +234,7 @@ RULES: tuple[Rule, ...] = (
         r"e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed"
         r"|[Nn]o (?:provider|device)|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider"
         r"|not supported|OFI NCCL failure)|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock"
-        r"|fi_mr_reg\w*.*fail|efa.*not (?:found|supported)|TCP fallback",
+        r"|fi_mr_reg\w*.*fail|efa.*not (?:found|supported)|(?i:no (?:valid )?(?:efa|ib|rdma|infiniband) (?:device|interface|adapter))|TCP fallback",
         hint="the image's EFA software does not fit, or the type has none"),
     _log("network-setup", F.BAD_CONFIG, r"Connect to 169\.254\.|no socket interface|No (?:socket )"
         r"?interface found|connectFullMesh failed|Duplicate GPU detected|[Aa]ddress already in use"
@@ -266,7 +268,7 @@ RULES: tuple[Rule, ...] = (
     _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
         r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
         r"|loss scale already at minimum|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
-        r"|invalid values: .*\bnan\b|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
+        r"|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
         r"ed"),
     _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|Spot (?:Instance )?[Ii]nterruption"
@@ -285,9 +287,11 @@ RULES: tuple[Rule, ...] = (
     _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the req"
         r"uest is exp", A.RETRY_SAME,
         "a new job gets new credentials; let the program refresh its own", 0.6),
-    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapa"
-        r"cityExceeded|[Ii]nsufficient capacity|not have sufficient|Unable to provision requested "
-        r"ML compute"),
+    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapacityEx"
+        r"ceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+ ){0,2}cap"
+        r"acity|capacity (?:is |was )?(?:not |un)available|unable to provision|failed to provision all)"
+        r"|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
+        r"|SkuNotAvailable"),
     _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
@@ -317,11 +321,11 @@ RULES: tuple[Rule, ...] = (
     _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
     _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
         "see its status"),
-    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{EXIT_KILLED}|exited on signal 9\b|: Killed$"
+    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{EXIT_KILLED}|exited on signal 9\b|: Killed$|: +\d+ Killed\b"
         r"|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
     _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGBUS"
         r"|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b|killed by signal: (?:segm|ille"
-        r"|floa)|fatal python error|double free|corrupted size"
+        r"|floa)|fatal python error|double free|abruptly died|(?:terminated|crashed) unexpectedly|unexpected (?:exit|termination)|corrupted size"
         r"|malloc\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
     _symptom("aborted", F.UNKNOWN, rf"{EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort|core dump"
@@ -336,7 +340,7 @@ RULES: tuple[Rule, ...] = (
         r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
         r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
         r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
-        r"|[Ww]ait timeout after|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
+        r"|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
         r"? ?out"),
     _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
         r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
