@@ -17,7 +17,7 @@ def never_fits(match: Match[str]) -> bool:
 
 
 LIMIT = (
-    r".*is (?P<limit>[\d.]+) [A-Z]\w+, with current utilization of [\d.]+ \w+ and a request delta "
+    r".*is (?P<limit>[\d.]+) [A-Za-z]\w+, with current utilization of [\d.]+ \w+ and a request delta "
     r"of (?P<asked>[\d.]+)"
 )
 FULL = (
@@ -52,7 +52,7 @@ STORAGE = (
     r"|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
     r"|timed out)|FSTimeoutError|(?:Client)?PayloadError|ServerDisconnected\w*|ChunkedEncodingError"
     r"|ProtocolError|FlexibleChecksumError|NotEnoughData|ContentLengthError|stale (?:NFS )?file hand"
-    r"|ptlrpc\w*|evicted by|mountpoint-s3.*(?:fail|error)|fuse:.*(?:I/O|abort)"
+    r"|Timer expired|\bI/?O [Ee]rror\b|(?i:service error)|ptlrpc\w*|evicted by|mountpoint-s3.*(?:fail|error)|fuse:.*(?:I/O|abort)"
 )
 PEER = (
     rf"{MODULE_NETWORK}|"
@@ -77,7 +77,8 @@ PASSING = (
 WRONG = (
     r"(?i)\binvalid\b|\bnot (?:found|exist|supported|allowed|valid|recognized|permitted|authorized"
     r"|defined|specified|installed|implemented)|\bno such\b|\bdoes ?n[o']t (?:exist|match|support|ha"
-    r"ve)|\bmissing\b|\bdenied\b|unauthori|forbidden|\bunsupported|\bunknown \w+[: ]|unrecogni"
+    r"ve)|\bmissing\b|\bno (?:\w+ ){1,3}found\b|(?:could not|cannot|can't|unable to|failed to) (?:find|locate|parse|load|open"
+    r"|import|read|determine)\b|\bdenied\b|unauthori|forbidden|\bunsupported|\bunknown \w+[: ]|unrecogni"
     r"|mismatch|incompatible|\bmust (?:be|have|not|match|specify)|\brequired\b|already exists"
     r"|malformed|misconfigur|\bcannot be\b|\bexpected\b.*\b(?:got|but)\b|\bexceeds\b|out of range"
 )
@@ -99,7 +100,7 @@ WARNING = (
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
     r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\w+Warning: "
-    r"|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
+    r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
 """A logger's own word for what it does not hold for an error."""
 MACHINE = r"NVRM|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: |Severity\":\"Fatal"
@@ -109,7 +110,7 @@ CALM = (
     r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?|\w*err)[\"']?\s*[:=]\s*(?:0\b"
     r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"
     r"|(?:squared|absolute|mean|train\w*|eval\w*|test|val\w*|word|top\d) error\b|on[-_]error"
-    r"|exit(?:ed)? (?:with )?(?:code |status )?\(?0\b|error[_-]?(?:log|file|dir|path)"
+    r"|\[W\d{3,4} |exit(?:ed)? (?:with )?(?:code |status )?\(?0\b|error[_-]?(?:log|file|dir|path)"
 )
 """Words of trouble in a line that tells of none."""
 CORRUPT = (

@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
         r"nt|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
     _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{BUSY}|{ILL})\b.*{OBJECT}"),
     _reason("storage-slow-down", F.STORAGE_TRANSIENT, r"SlowDown\b"),
-    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient"),
+    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient|.*not enough (?:free )?(?:addresses|capacity)"),
     _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,
         "the service lost a host or a part of itself"),
     _reason("api-trouble", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b"),
@@ -105,7 +105,7 @@ RULES: tuple[Rule, ...] = (
         r"|the) (?:\w+ )?(?:region|[Zz]one)", hint="choose a type that the region offers"),
     _reason("limit-never", F.QUOTA, rf"ResourceLimitExceeded\b{LIMIT}", A.DO_NOT_RETRY,
         "asks for more than the whole limit: it needs an increase", test=never_fits),
-    _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Z]", A.DO_NOT_RETRY),
+    _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Za-z]", A.DO_NOT_RETRY),
     _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
     _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
     _reason("limit-other", F.QUOTA, r"(?:\w+LimitExceeded\w*|LimitExceeded\w*|\w*QuotaExceeded\w*"
@@ -198,7 +198,7 @@ RULES: tuple[Rule, ...] = (
         r"|429|50[023])", A.WAIT, "kubelet pulls again by itself"),
     _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid refere"
         r"nce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
-        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount"
+        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount|Unable to (?:attach or )?mount"
         r"|FailedAttachVolume|FailedCreate\b|is forbidden|executable file not found|Init:Error"
         r"|(?:configmap|secret|serviceaccount) \"?\S+\"? not found|exit ?code=(?:126|127|128)\b"),
     _event("pod-killed", F.INFRASTRUCTURE, r"(?i)exit ?code=137\b", A.RETRY_SAME,
@@ -288,8 +288,8 @@ RULES: tuple[Rule, ...] = (
         r"uest is exp", A.RETRY_SAME,
         "a new job gets new credentials; let the program refresh its own", 0.6),
     _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapacityEx"
-        r"ceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+ ){0,2}cap"
-        r"acity|capacity (?:is |was )?(?:not |un)available|unable to provision|failed to provision all)"
+        r"ceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+ ){0,2}(?:addresses|cap"
+        r"acity)|capacity (?:is |was )?(?:not |un)available|unable to provision|failed to provision all)"
         r"|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
         r"|SkuNotAvailable"),
     _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
@@ -311,7 +311,7 @@ RULES: tuple[Rule, ...] = (
         "", 0.6),
     _log("assert", F.USER_CODE, rf"device-side assert|Assertion `.*` failed|mismatch between collec"
         rf"tives|{CUDA_MISUSE}"),
-    _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|unspecified launch failure|launch time"
+    _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure|launch time"
         r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
         r"|unhandled cuda error", A.RETRY_SAME,
         "a kernel's bug or a GPU's: replace the node if an Xid is logged"),
