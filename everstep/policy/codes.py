@@ -131,7 +131,7 @@ ROOM = (
 # Python: an exception's module says whose it is, whatever its name.
 MODULE_DATA = (
     r"\b(?:tarfile|zipfile|gzip|lzma|bz2|pyarrow(?:\.\w+)*|datasets(?:\.\w+)*|json\.decoder|PIL(?:\.\w+)*"
-    r"|h5py(?:\.\w+)*|pandas\.errors|lmdb|struct|pickle|_pickle|safetensors_rust|webdataset(?:\.\w+)*|fas"
+    r"|h5py(?:\.\w+)*|pandas\.errors|lmdb|struct|safetensors_rust|webdataset(?:\.\w+)*|fas"
     r"tavro(?:\.\w+)*|csv|librosa(?:\.\w+)*|soundfile|streaming\.base(?:\.\w+)*)\.[A-Za-z]\w*\b"
 )
 MODULE_CONFIG = (

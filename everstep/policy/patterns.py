@@ -38,7 +38,9 @@ LAUNCH = (
     rf"|{MODULE_CONFIG}"
     r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
     r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed|only supports? \S+ (?:GPU|device|arch)|compute capability"
-    r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred"
+    r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred|could not select device driver|Error response from daemon|OCI runtime"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|[Mm]isconfigur\w*|\w*Config\w*(?:Error|Exception)\b|NET/\w+ ?: No device|NCCL"
+    r" (?:[Ee]rror|error in).*invalid (?:usage|argument)\b|\((?:BadConstraints|Partition\w+Limit|DependencyNeverSatisfied)\)"
     r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )
 STORAGE = (
@@ -64,7 +66,7 @@ PEER = (
     r"|Temporary failure in name|Could not resolve host|getaddrinfo|Unable to contact slurm"
     r"|[Uu]nreachable|[Ss]ocket ?(?:Timeout|[Tt]imed|error|closed)|RayActorError|ActorDied"
     r"|ActorUnavailable|WorkerCrashed|NodeDied|worker died|unhandled system error"
-    r"|nccl(?:System|Remote|Internal)Error|StatusCode\.UNAVAILABLE|Broken ?Pipe|EOFError: Ran out"
+    r"|\b(?:UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): |Host EC2 .*terminated|nccl(?:System|Remote|Internal)Error|StatusCode\.UNAVAILABLE|Broken ?Pipe|EOFError: Ran out"
     r"|(?i:node (?:was |has )?(?:lost|failed|died)|lost (?:contact|communication)|heartbeat (?:lost"
     r"|missed|expired|timed))"
 )
@@ -133,7 +135,7 @@ LOUD = (
     r"ChildFailed|Dist(?:Backend|Network|Store)|ProcessGroup|[Cc]onnection|[Bb]roken ?[Pp]ipe"
     r"|[Tt]ime-?d? ?out|Rendezvous|ExecuteUserScript|AlgorithmError|closed by|reset by|unreachable"
     rf"|{ERRNO_PASSING}|{MODULE_NETWORK}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
-    r"|NCCL|An error occurred \(|exited unexpectedly|abruptly died|CalledProcessError|KeyboardInterrupt"
+    r"|NCCL|UNAVAILABLE: |DEADLINE_EXCEEDED: |ABORTED: |CANCELLED: |An error occurred \(|exited unexpectedly|abruptly died|CalledProcessError|KeyboardInterrupt"
     r"|Socket|killed by signal"
     r"|CUDA error:|UnexpectedStatus|Error for \w+ job|StoreError|No route|RayActorError|ActorDied"
     r"|WorkerCrashed|NodeDied|SystemExit: (?:0|143|130)\b|ProcessExited|ProcessRaised|BrokenProcess"

@@ -176,6 +176,10 @@ RULES: tuple[Rule, ...] = (
         r"\" not found|unbound immediate)"),
     _event("unschedulable", F.CAPACITY, r"FailedScheduling|Insufficient (?:nvidia|vpc|aws|memory"
         r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
+    _event("network-not-ready", F.INFRASTRUCTURE, r"FailedCreatePodSandBox|NetworkNotReady|SandboxChan"
+        r"ged|Job \S+ is restarting", A.WAIT, "kubelet tries again by itself"),
+    _event("no-end", F.UNKNOWN, r"[Pp]robe (?:failed|errored|warning)|Job \S+ is (?:running|created|suspend"
+        r"ed)|NodeHas(?:Sufficient|No)\w+", A.WAIT, "an event only"),
     _event("not-disrupted", F.UNKNOWN, r"Cannot disrupt (?:Node|Pod)", A.WAIT),
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
@@ -185,7 +189,7 @@ RULES: tuple[Rule, ...] = (
         r"rning", A.WAIT, "an event only"),
     _event("gpu-gone", F.INFRASTRUCTURE, r"no healthy devices|unhealthy devices|NvidiaXID\d+Error"
         r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
-        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOfnvidia|EFAErrorMetric|GpuUnhealthy"),
+        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOf(?:nvidia|cpu|memory|pods)|EFAErrorMetric|GpuUnhealthy"),
     _event("node-fatal", F.INFRASTRUCTURE, r"[Ss]everity=(?:Fatal|FATAL)|type=(?!\w*Ready\b)\w*(?:Xid|G[Pp][Uu]|Nvi"
         r"dia|Kernel|Frequent|Corrupt|Readonly|Hardware|Unavailable)\w* status=True"),
     _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
@@ -253,28 +257,28 @@ RULES: tuple[Rule, ...] = (
     _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncor"
         r"rect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
         r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
-        r"|XidHardware|NRT_EXEC_(?:HW|UNIT)|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail"
-        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen"
+        r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail"
+        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
         rf"|lost|cannot)|{CUDA_BROKEN}"),
     _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
         rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
         r"|reason set to: "
         r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
         r"|not responding, setting DOWN|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
-        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|Node condition \w+ is now:"
+        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL|PCIe Bus Error: severity=Uncorrected|EDAC .* UE |Node condition \w+ is now:"
         r" True|NodeNotReady"),
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
         0.6),
     _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
         r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
-        r"|loss scale already at minimum|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
+        r"|loss scale already at minimum|returned nan|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
         r"|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
         r"ed"),
-    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|MaxRuntimeExceeded|exceeded MaxRuntime"),
-    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|Spot (?:Instance )?[Ii]nterruption"
+    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
+    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|\bPREEMPTED\b|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination|Spot (?:Instance )?[Ii]nterruption"
         r"|spot instance (?:was |is )?(?:being )?(?:reclaim|terminat|interrupt)|[Ii]nstance-action"
         r".*terminate"),
-    _log("job-cancelled", F.USER_STOP, r"CANCELLED AT \S+ by (?:user|uid)|scancel"),
+    _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
@@ -291,7 +295,7 @@ RULES: tuple[Rule, ...] = (
         r"ceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+ ){0,2}(?:addresses|cap"
         r"acity)|capacity (?:is |was )?(?:not |un)available|unable to provision|failed to provision all)"
         r"|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
-        r"|SkuNotAvailable"),
+        r"|SkuNotAvailable|capacity-(?:not-available|oversubscribed)|price-too-low"),
     _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
@@ -309,7 +313,7 @@ RULES: tuple[Rule, ...] = (
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
     _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY,
         "", 0.6),
-    _log("assert", F.USER_CODE, rf"device-side assert|Assertion `.*` failed|mismatch between collec"
+    _log("assert", F.USER_CODE, rf"device-side assert|Assertion `.*` failed|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collec"
         rf"tives|{CUDA_MISUSE}"),
     _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure|launch time"
         r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
@@ -332,11 +336,11 @@ RULES: tuple[Rule, ...] = (
         r"ed)", A.RETRY_SAME, role=Role.ECHO),
     _symptom("told-to-end", F.INTERRUPTED, rf"{EXIT_TERM}|(?i:death signal|got signal: 15|SIGTERM r"
         r"eceived|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, rf"{EXIT_ANY}|closing signal SIGTERM", A.DO_NOT_RETRY,
+    _symptom("exit", F.UNKNOWN, rf"{EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt|replica\(s\) failed", A.DO_NOT_RETRY,
         "the container says no more: read the log's end", role=Role.ECHO),
 
     # --- log: victims
-    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|RendezvousTimeou"
+    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|NRT_TIMEOUT|RendezvousTimeou"
         r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
         r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
         r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
