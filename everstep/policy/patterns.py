@@ -49,7 +49,7 @@ STORAGE = (
     r"|AWS Error (?:NETWORK|INTERNAL|SERVICE|REQUEST_TIME|UNKNOWN)\w*|Incomplete(?:Read|Body)"
     r"|ResponseStreamingError|(?:Read|Connect) ?[Tt]imeout on endpoint|Could not connect to the end"
     r"point|curlCode: \d+|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead "
-    r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b[sS]3|amazona"
+    r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b(?i:s3|gs|gcs|fsx|efs|nfs|hdfs|weka|object store|blob)\b|amazona"
     r"ws\.com)\S*.*(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)|RequestTimeout"
     r"|TemporaryFailure|IORetry|(?i:osc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
     r"|timed out)|FSTimeoutError|(?:Client)?PayloadError|ServerDisconnected\w*|ChunkedEncodingError"
@@ -58,6 +58,8 @@ STORAGE = (
 )
 PEER = (
     rf"{MODULE_NETWORK}|"
+    r"(?i:\b(?:actor|worker|node|host|peer|rank|server|agent|daemon|raylet|executor)s?\b[\w .:()-]{0,40}?"
+    r"\b(?:died|dead|crashed|was lost|went away|disappeared|unreachable|timed out|stopped responding))|"
     r"(?i:connection (?:was )?(?:closed|reset|refused|timed out|aborted|lost|was|to \S+ (?:was )?lost"
     r"|broken|dropped|terminated)|lost connection|disconnected)|Dist(?:Network|Store)Error"
     r"|remote process exited|client socket has (?:timed out|failed)|Rendezvous\w*Error"
@@ -102,7 +104,7 @@ WARNING = (
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
     r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\w+Warning: "
-    r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|\blevel[\"=: ]+(?:warn|info|debug)| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
+    r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|(?i:\blevel[\"=: ]+(?:warn|info|debug))| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
 """A logger's own word for what it does not hold for an error."""
 MACHINE = r"NVRM|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: |Severity\":\"Fatal"
@@ -142,7 +144,7 @@ LOUD = (
 )
 PYTHON = (
     rf"^(?!.*(?:{LOUD}))(?:[\d:,.TZ+ -]{{8,40}})?\s*(?:\[[\w ]+\]:?\s*)*(?:ErrorMessage \"+)?"
-    r"(?:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Iteration|Interrupt)"
+    r"(?:(?:[\w.,: =\[\]()-]{0,80}\b(?:Uncaught|Unhandled) (?:exception )?)?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Iteration|Interrupt)"
     r"|(?:[a-z_]\w*\.)+[A-Z]\w+)(?::|\s*$)"
 )
 """The last line of a traceback, behind torch's ``[rank3]:`` too; but no victim's exception."""

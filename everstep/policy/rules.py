@@ -264,7 +264,7 @@ RULES: tuple[Rule, ...] = (
         rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
         r"|reason set to: "
         r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
-        r"|not responding, setting DOWN|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
+        r"|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
         r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL|PCIe Bus Error: severity=Uncorrected|EDAC .* UE |Node condition \w+ is now:"
         r" True|NodeNotReady"),
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
@@ -275,7 +275,7 @@ RULES: tuple[Rule, ...] = (
         r"|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
         r"ed"),
     _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
-    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|\bPREEMPTED\b|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination|Spot (?:Instance )?[Ii]nterruption"
+    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination|Spot (?:Instance )?[Ii]nterruption"
         r"|spot instance (?:was |is )?(?:being )?(?:reclaim|terminat|interrupt)|[Ii]nstance-action"
         r".*terminate"),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user|CANCELLED AT \S+ by (?:user|uid)|scancel"),
