@@ -36,6 +36,7 @@ LAUNCH = (
     r"|execve\(\)|Batch job submission failed|Unable to (?:create step|allocate resources)"
     r"|[Ss]ecurity groups? .*(?:configur|allow|rule)|route table|ulimit|HFValidation|seccomp"
     rf"|{MODULE_CONFIG}"
+    r"|(?i:unknown (?:config\w*|argument|parameter|setting|flag)|config\w* (?:key|option|value|error))"
     r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
     r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed|only supports? \S+ (?:GPU|device|arch)|compute capability"
     r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred|could not select device driver|Error response from daemon|OCI runtime"
@@ -57,7 +58,7 @@ STORAGE = (
     r"|Timer expired|\bI/?O [Ee]rror\b|(?i:service error)|ptlrpc\w*|evicted by|mountpoint-s3.*(?:fail|error)|fuse:.*(?:I/O|abort)"
 )
 PEER = (
-    rf"{MODULE_NETWORK}|"
+    rf"{MODULE_NETWORK}|failed on (?:node|host)\b|"
     r"(?i:\b(?:actor|worker|node|host|peer|rank|server|agent|daemon|raylet|executor)s?\b[\w .:()-]{0,40}?"
     r"\b(?:died|dead|crashed|was lost|went away|disappeared|unreachable|timed out|stopped responding))|"
     r"(?i:connection (?:was )?(?:closed|reset|refused|timed out|aborted|lost|was|to \S+ (?:was )?lost"
@@ -103,7 +104,7 @@ NCCL_INFO = " NCCL INFO "
 WARNING = (
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
-    r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\w+Warning: "
+    r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
     r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|(?i:\blevel[\"=: ]+(?:warn|info|debug))| - (?:WARNING|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
 """A logger's own word for what it does not hold for an error."""
@@ -118,7 +119,8 @@ CALM = (
 )
 """Words of trouble in a line that tells of none."""
 CORRUPT = (
-    rf"{MODULE_DATA}|"
+    rf"{MODULE_DATA}|(?i:\b(?:dataset|shard|parquet|corpus|tfrecord|sample)s?\b.{{0,60}}\b(?:is empty|corrupt|u"
+    r"nreadable|truncated))|"
     r"(?:truncated|foreign|missing) shard|HeaderTooLarge|(?:Invalid|Incomplete)(?:Header"
     r"|Metadata)\w*"
     r"|PytorchStreamReader failed|central directory|magic (?:bytes|number)|ArrowInvalid"
@@ -145,6 +147,6 @@ LOUD = (
 PYTHON = (
     rf"^(?!.*(?:{LOUD}))(?:[\d:,.TZ+ -]{{8,40}})?\s*(?:\[[\w ]+\]:?\s*)*(?:ErrorMessage \"+)?"
     r"(?:(?:[\w.,: =\[\]()-]{0,80}\b(?:Uncaught|Unhandled) (?:exception )?)?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Iteration|Interrupt)"
-    r"|(?:[a-z_]\w*\.)+[A-Z]\w+)(?::|\s*$)"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w+)(?::|\s*$)|\b[Uu]n(?:caught|handled) exception\b"
 )
 """The last line of a traceback, behind torch's ``[rank3]:`` too; but no victim's exception."""

@@ -183,7 +183,7 @@ RULES: tuple[Rule, ...] = (
     _event("not-disrupted", F.UNKNOWN, r"Cannot disrupt (?:Node|Pod)", A.WAIT),
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
-        r"|TaintManagerEviction|Evicted by|Draining"),
+        r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
     _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{XID_PROGRAM}|{XID_CONTAINED})Warning|XID\d+Wa"
         r"rning", A.WAIT, "an event only"),
@@ -271,7 +271,7 @@ RULES: tuple[Rule, ...] = (
         0.6),
     _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
         r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
-        r"|loss scale already at minimum|returned nan|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
+        r"|loss scale already at minimum|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
         r"|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
         r"ed"),
     _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
@@ -313,7 +313,7 @@ RULES: tuple[Rule, ...] = (
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
     _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY,
         "", 0.6),
-    _log("assert", F.USER_CODE, rf"device-side assert|Assertion `.*` failed|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collec"
+    _log("assert", F.USER_CODE, rf"device-side assert|Assertion [`'].*[`'] failed|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collec"
         rf"tives|{CUDA_MISUSE}"),
     _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure|launch time"
         r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
         r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
         r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
         r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
-        r"|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
+        r"|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
         r"? ?out"),
     _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
         r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
