@@ -26,6 +26,7 @@ F, A = FailureClass, Action
 CAUSE_LENGTH = 300
 TEXT_LENGTH = 8192
 """No cause line needs more, and no pattern should meet a megabyte."""
+ANY_EXCEPTION = 1_000_000
 
 ACTIONS: dict[FailureClass, Action] = {
     **{name: action for name, (action, _) in DEFAULTS.items()},
@@ -264,7 +265,9 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
             continue  # progress is no failure, whatever its loss is
         rule = table.of_line(text)
         if rule is not None:
-            found.append(Finding(4, rule.role, time, order, rule, text, rank))
+            # At one time, a form that is known outranks an exception of any name.
+            place = order + ANY_EXCEPTION * (rule.id == "python")
+            found.append(Finding(4, rule.role, time, place, rule, text, rank))
     if raised := _raised(evidence, table):
         found.append(raised)
     for order, event in enumerate(evidence.events):

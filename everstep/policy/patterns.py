@@ -40,7 +40,7 @@ LAUNCH = (
     r"|UnsupportedConfig|incompatible (?:version|with)|ConfigAttribute|MissingMandatory|Hydra\w*Exc"
     r"|Failed to import|requires? (?:the )?\S+ (?:library|package)|is not installed|only supports? \S+ (?:GPU|device|arch)|compute capability"
     r"|CannotPull\w+|ErrImage|ImagePull|pull access denied|manifest unknown|no basic auth cred|could not select device driver|Error response from daemon|OCI runtime"
-    r"|PERMISSION_DENIED|UNAUTHENTICATED|[Mm]isconfigur\w*|\w*Config\w*(?:Error|Exception)\b|NET/\w+ ?: No device|NCCL"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|[Mm]isconfigur\w*|(?:^|[ .])\w*Config\w*(?:Error|Exception):|failed to exec\w*: |container start failed|NET/\w+ ?: No device|NCCL"
     r" (?:[Ee]rror|error in).*invalid (?:usage|argument)\b|\((?:BadConstraints|Partition\w+Limit|DependencyNeverSatisfied)\)"
     r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )
@@ -77,7 +77,7 @@ PASSING = (
     r"(?i)\btemporar(?:y|ily)|\btry again|\btimed[ -]?out|\btime-?out\b|unavailable|unreachable"
     r"|\bconnection\b.*(?:fail|error)|failed to connect|unable to connect|cannot connect|could not "
     r"connect|disconnect|not respond|unrespons|overload|too busy|throttl|rate.limit|deadline exceeded"
-    r"|network (?:error|failure|is)|\bpreempt|interrupted by|\bevict|stalled|stuck\b"
+    r"|network (?:error|failure|is)|\bpreempt|interrupted by|\bevict|stalled|stuck\b|unexpectedly"
 )
 WRONG = (
     r"(?i)\binvalid\b|\bnot (?:found|exist|supported|allowed|valid|recognized|permitted|authorized"
@@ -102,6 +102,7 @@ GAVE_UP = (
 NCCL_INFO = " NCCL INFO "
 """Told beside an error, and just as well without one."""
 WARNING = (
+    r":\d\d(?:\.\d+)?: [WI] \S+|"
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
     r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
@@ -129,17 +130,17 @@ CORRUPT = (
     r"|Compressed file ended|corrupt(?:ed)? (?:record|file|image|shard|data)"
     r"|DatasetGeneration\w*Error"
     r"|EmptyDatasetError|num_samples=0|Could not find response key|CastError|DataFilesNotFoundError"
-    r"|No such file or directory: '?/opt/ml/input/data|checksum mismatch|(?:record"
+    r"|(?:[Nn]o such|[Nn]ot ?[Ff]ound|find any|missing).*/opt/ml/input/data|checksum mismatch|(?:record"
     r"|file) is corrupt|Unable to load weights|unexpected EOF"
     r"|[Uu]nexpected end of (?:file|data)|(?:file|archive|stream) (?:is )?truncated"
 )
 LOUD = (
     r"(?:Task|Actor|Worker|Remote|Child|Process|Job|Step|Execution|Checkpoint|Compil\w+|Retry|Trainer"
-    r"|Training)(?:Group)?(?:Error|Exception|Failed)\b|"
+    r"|Training)(?:Group)?(?:Error|Exception|Failed)(?=:|\(\w|\s*$)|"
     r"ChildFailed|Dist(?:Backend|Network|Store)|ProcessGroup|[Cc]onnection|[Bb]roken ?[Pp]ipe"
     r"|[Tt]ime-?d? ?out|Rendezvous|ExecuteUserScript|AlgorithmError|closed by|reset by|unreachable"
     rf"|{ERRNO_PASSING}|{MODULE_NETWORK}|RateLimit|SignalException|monitoredBarrier|gloo/transport|recvValue|was aborted|more than 1EB memory"
-    r"|NCCL|UNAVAILABLE: |DEADLINE_EXCEEDED: |ABORTED: |CANCELLED: |An error occurred \(|exited unexpectedly|abruptly died|CalledProcessError|KeyboardInterrupt"
+    r"|NCCL|unhandled (?:system|cuda) error|UNAVAILABLE: |DEADLINE_EXCEEDED: |ABORTED: |CANCELLED: |An error occurred \(|exited unexpectedly|abruptly died|CalledProcessError|KeyboardInterrupt"
     r"|Socket|killed by signal"
     r"|CUDA error:|UnexpectedStatus|Error for \w+ job|StoreError|No route|RayActorError|ActorDied"
     r"|WorkerCrashed|NodeDied|SystemExit: (?:0|143|130)\b|ProcessExited|ProcessRaised|BrokenProcess"

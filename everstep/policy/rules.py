@@ -211,7 +211,7 @@ RULES: tuple[Rule, ...] = (
     _event("pod-crashed", F.UNKNOWN, r"(?i)exit ?code=(?:13[24569]|-6|-7|-11)\b", A.RETRY_SAME, "",
         0.5),
     _event("pod-failed", F.UNKNOWN, r"(?i)exit ?code=[1-9]|BackoffLimitExceeded|CrashLoopBackOff"
-        r"|restarting failed|phase=Failed|reason=Error\b", A.DO_NOT_RETRY, "read the pod's log",
+        r"|restarting failed|phase=Failed|type=Failed status=True|reason=Error\b", A.DO_NOT_RETRY, "read the pod's log",
         0.5),
 
     # --- log: causes
@@ -245,7 +245,7 @@ RULES: tuple[Rule, ...] = (
         r"|EADDRINUSE|[Mm]ismatched? NCCL version|unable to find address for|makeDeviceForInterfac"
         r"e|Unable to find interface|ncclInvalidUsage|ncclInvalidArgument",
         hint="NCCL_SOCKET_IFNAME, port or launcher"),
-    _log("xid-none", F.UNKNOWN, rf"{XID}154\b.*\(None\)", A.WAIT, "the driver asks for nothing",
+    _log("xid-none", F.UNKNOWN, rf"{XID}154\b.*to 0x\w+ \(None\)", A.WAIT, "the driver asks for nothing",
         0.7),
     _log("sxid-not-fatal", F.UNKNOWN, r"\bSXid\b.*[Nn]on-?fatal", A.WAIT, "the switch recovered",
         0.7),
@@ -305,6 +305,10 @@ RULES: tuple[Rule, ...] = (
     _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
     _log("bad-data", F.BAD_DATA, CORRUPT),
+    # Before what follows: it advises, whatever broke, to look at security groups.
+    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
+        r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
+        "a peer went away first"),
     _log("launch", F.BAD_CONFIG, rf"{LAUNCH}|{CUDA_CONFIG}|{ERRNO_CONFIG}|{EXIT_START}"),
     _log("topology", F.UNKNOWN, r"\bgraph/\w+\.(?:h|cc):\d+ NCCL WARN", A.DO_NOT_RETRY,
         "NCCL could not read the machine's topology: /sys in the container", 0.6),
@@ -329,7 +333,7 @@ RULES: tuple[Rule, ...] = (
         r"|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
     _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGBUS"
         r"|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b|killed by signal: (?:segm|ille"
-        r"|floa)|fatal python error|double free|abruptly died|(?:terminated|crashed) unexpectedly|unexpected (?:exit|termination)|corrupted size"
+        r"|floa)|fatal python error|double free|abruptly died|corrupted size"
         r"|malloc\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
     _symptom("aborted", F.UNKNOWN, rf"{EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort|core dump"
@@ -344,11 +348,8 @@ RULES: tuple[Rule, ...] = (
         r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
         r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
         r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
-        r"|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
+        r"|(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
         r"? ?out"),
-    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
-        r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
-        "a peer went away first"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
         A.RETRY_SAME, "a process was killed from outside"),
     _victim("peer-gone", F.INFRASTRUCTURE, rf"{PEER}|{ERRNO_PEER}", A.RETRY_SAME,
