@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
+from everstep.policy.alive import as_alive, tells_of_trouble
 from everstep.policy.evidence import Evidence, LogLine
-from everstep.policy.patterns import CALM, GAVE_UP, MACHINE, NCCL_INFO, RETRYING, WARNING
+from everstep.policy.patterns import NCCL_INFO
 from everstep.policy.reading import facts, parse_json, unwrap
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
@@ -46,19 +47,10 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 }
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
-_TROUBLE = re.compile(r"(?i)error|exception|fail|abort|killed|fatal|exit|crash|denied|traceback")
 _AWS = re.compile(
     r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
 )
 """Whose codes are AWS's: another library's ``Unsupported`` is not."""
-_CALM, _WARNING, _MACHINE = re.compile(CALM), re.compile(WARNING), re.compile(MACHINE)
-_RETRYING, _GAVE_UP = re.compile(RETRYING), re.compile(GAVE_UP)
-_PASSING = frozenset(
-    {F.STORAGE_TRANSIENT, F.THROTTLING, F.CAPACITY, F.INFRASTRUCTURE, F.COMMUNICATION_HANG}
-)
-"""What a program may mend by trying again."""
-_MENDABLE = _PASSING | {F.BAD_CONFIG, F.BAD_DATA, F.USER_CODE, F.OUT_OF_MEMORY_GPU, F.UNKNOWN}
-"""What it may also survive: a warning of it is no end."""
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
 _TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
 
@@ -127,7 +119,7 @@ class _Table:
     def of_line(self, line: str) -> Rule | None:
         """The rule of a line; of one that is being mended or is no error, as the job is alive."""
         rule = self._of_line(line)
-        return rule if rule is None else _as_alive(line, rule)
+        return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
 
     def _of_line(self, line: str) -> Rule | None:
         """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
@@ -141,34 +133,6 @@ class _Table:
         if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
             return rule
         return vague
-
-
-def _as_alive(line: str, rule: Rule) -> Rule:
-    """The rule, but last of all and without an action, where the line tells of no end.
-
-    A program that tries again, or that only warns, goes on; what breaks hardware under it is logged
-    at any level. In a run that ended, the line may still be the best that there is.
-    """
-    head = line[:TEXT_LENGTH]
-    if _GAVE_UP.search(head) or rule.failure_class not in _MENDABLE:
-        return rule
-    passing = rule.failure_class in _PASSING
-    warned = _WARNING.search(head) is not None and not _MACHINE.search(head)
-    if rule.role is Role.MURMUR:
-        alive = warned or _RETRYING.search(head) or _CALM.search(head)
-    elif passing and _RETRYING.search(head):
-        alive = True
-    else:
-        alive = warned and not (rule.failure_class is F.INFRASTRUCTURE and rule.role is Role.CAUSE)
-    if not alive:
-        return rule
-    known = passing and rule.role is not Role.MURMUR
-    return rule._replace(
-        role=Role.ALIVE,
-        failure_class=rule.failure_class if known else F.UNKNOWN,
-        action=A.WAIT,
-        in_run=rule.in_run or (rule.failure_class, rule.action or DEFAULTS[rule.failure_class][0]),
-    )
 
 
 def _stages(evidence: Evidence, table: _Table) -> Iterator[list[Finding]]:
@@ -321,17 +285,10 @@ def _without_prefix(reason: str) -> Iterable[str]:
     return (line for line in lines if not line.startswith('Command "'))
 
 
-def _tells_of_trouble(line: str) -> bool:
-    """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning."""
-    if _WARNING.search(line) or NCCL_INFO in line:
-        return False
-    return bool(_TROUBLE.search(_CALM.sub("", line)))
-
-
 def _unknown(evidence: Evidence) -> Finding:
     """Honest: no rule matched. Alone, what tells of no trouble may be of a job that is alive."""
     texts = [x.text for x in (*evidence.log, *evidence.events)] if evidence.alone else []
-    trouble = [x for x in texts if _tells_of_trouble(x[:TEXT_LENGTH])]
+    trouble = [x for x in texts if tells_of_trouble(x[:TEXT_LENGTH])]
     reason = evidence.outcome.failure_reason if evidence.outcome else evidence.state_cause
     text = next(iter([*trouble[::-1], *texts[::-1]]), "") or reason or evidence.state_error
     if not evidence.alone:

@@ -1,12 +1,11 @@
 """Numbers and names that systems give to their errors, folded by what they ask for.
 
-Sources: errno(3) and its messages; CUDA's ``cudaError`` table and cuBLAS's, cuDNN's statuses; NVIDIA's
-Xid catalogue; ``signal(7)`` and the shell's exit codes; the error shapes of botocore's service
-models (a 4xx names what the caller did, a 5xx or a throttle what the service did); HTTP's status.
+Sources: errno(3) and its messages; CUDA's ``cudaError`` table and cuBLAS's, cuDNN's statuses;
+NVIDIA's Xid catalogue; ``signal(7)`` and the shell's exit codes; the error shapes of botocore's
+service models (a 4xx names what the caller did, a 5xx or a throttle what the service did); HTTP.
 """
 
 import re
-
 
 _SAID = {
     4: "Interrupted system call",
@@ -108,7 +107,8 @@ BUSY = (
 ILL = (
     r"InternalFailure\w*|InternalError\w*|InternalServ\w*(?:Exception|Error)|Internal(?:Dependency"
     r"|Service|Streaming)?\w*|ServiceFailure|ServiceException|ServerException|\w*Unexpected\w*"
-    r"|\w*Time(?:out|dOut)\w*|RequestExpired|(?:HTTP )?50[0234]|\w*CommunicationError|KMSInternal\w*"
+    r"|\w*Time(?:out|dOut)\w*|RequestExpired|(?:HTTP )?50[0234]|\w*CommunicationError|KMSInternal"
+    r"\w*"
 )
 REFUSED = (
     r"Validation\w*|\w*AccessDenied\w*|\w*Unauthorized\w*|\w*NotAuthorized\w*|\w*Invalid\w*"
@@ -117,7 +117,8 @@ REFUSED = (
     r"|NoCredentials\w*|NoRegion\w*|Missing\w+|Malformed\w*|\w*Forbidden\w*|BadRequest\w*|DryRun\w*"
     r"|PartialCredentials\w*|CredentialRetrieval\w*|Client\.\w+|Signature\w+|40[0134]|\w*NotReady"
     r"|OptInRequired|PendingVerification|AuthFailure|Unknown\w+(?:Error|Exception|Operation)"
-    r"|TokenRefreshRequired|SSO\w*|ProfileNotFound|ConfigNotFound|\w*Mismatch\w*|\w*AlreadyExists\w*"
+    r"|TokenRefreshRequired|SSO\w*|ProfileNotFound|ConfigNotFound|\w*Mismatch\w*|\w*AlreadyExists"
+    r"\w*"
     r"|\w*Disabled\w*|Blocked|\w*TooLarge|\w*TooLong|\w*Login\w+"
 )
 OBJECT = r"\[calling (?:\w*Objects?(?:V2)?|\w*MultipartUpload\w*|UploadPart\w*|Amazon S3)\]"
@@ -130,17 +131,21 @@ ROOM = (
 
 # Python: an exception's module says whose it is, whatever its name.
 MODULE_DATA = (
-    r"\b(?:tarfile|zipfile|gzip|lzma|bz2|pyarrow(?:\.\w+)*|datasets(?:\.\w+)*|json\.decoder|PIL(?:\.\w+)*"
+    r"\b(?:tarfile|zipfile|gzip|lzma|bz2|pyarrow(?:\.\w+)*|datasets(?:\.\w+)*|json\.decoder|PIL(?:"
+    r"\.\w+)*"
     r"|h5py(?:\.\w+)*|pandas\.errors|lmdb|struct|safetensors_rust|webdataset(?:\.\w+)*|fas"
     r"tavro(?:\.\w+)*|csv|librosa(?:\.\w+)*|soundfile|streaming\.base(?:\.\w+)*)\.[A-Za-z]\w*\b"
 )
 MODULE_CONFIG = (
-    r"\b(?:hydra|omegaconf|pydantic(?:_core)?|yaml|toml\w*|jsonschema|click|typer|jsonargparse|argparse"
+    r"\b(?:hydra|omegaconf|pydantic(?:_core)?|yaml|toml\w*|jsonschema|click|typer|jsonargparse|arg"
+    r"parse"
     r"|configparser|draccus|tyro|absl\.flags)(?:\.\w+)*\.[A-Z]\w*\b"
 )
 MODULE_NETWORK = (
-    r"\b(?:urllib3|requests|aiohttp|httpx|httpcore|grpc|http\.client|urllib\.error|socket|ssl|aiobotocore"
-    r"|websockets?|paramiko|redis|zmq|etcd)(?:\.\w+)*\.(?!(?:c|cc|cpp|cu|h|hpp|py|go|rs)\b)[A-Za-z]\w*\b|\bCommError\b"
+    r"\b(?:urllib3|requests|aiohttp|httpx|httpcore|grpc|http\.client|urllib\.error|socket|ssl|aiob"
+    r"otocore"
+    r"|websockets?|paramiko|redis|zmq|etcd)(?:\.\w+)*\.(?!(?:c|cc|cpp|cu|h|hpp|py|go|rs)\b)[A-Za-z"
+    r"]\w*\b|\bCommError\b"
 )
 
 # HTTP, however a client prints it: the answer, not the number alone.

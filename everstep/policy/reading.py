@@ -32,7 +32,7 @@ _SDK = re.compile(
     r"[.,]? Reason: (.*?)(?:\.? Check troubleshooting guide.*)?$"
 )
 _BOTO = re.compile(
-    r"(?s)(?:^|[\w.]+: |\s)An error occurred \(([\w.:-]+)\) when calling the (\w+) operation"
+    r"(?s)(?:^|[\w.]{1,80}: |\s)An error occurred \(([\w.:-]+)\) when calling the (\w+) operation"
     r"(?: \([^)]*\))?:? ?(.*)"
 )
 _CUT_BOTO = re.compile(r"(?s)^(\w+)\) when calling the (\w+) operation(?: \([^)]*\))?:? ?(.*)")

@@ -10,47 +10,8 @@ the engine's matter: causes before symptoms before victims, then time.
 from functools import partial
 
 from everstep.contracts.failures import Action, FailureClass
-from everstep.policy.codes import (
-    BUSY,
-    CUDA_BROKEN,
-    CUDA_CONFIG,
-    CUDA_MISUSE,
-    ERRNO_BROKEN,
-    ERRNO_CONFIG,
-    ERRNO_MEMORY,
-    ERRNO_PASSING,
-    ERRNO_PEER,
-    ERRNO_STORAGE,
-    EXIT_ABORT,
-    EXIT_ANY,
-    EXIT_CRASH,
-    EXIT_KILLED,
-    EXIT_START,
-    EXIT_TERM,
-    HTTP_BUSY,
-    HTTP_ILL,
-    HTTP_REFUSED,
-    ILL,
-    OBJECT,
-    REFUSED,
-    ROOM,
-    XID,
-    XID_CONTAINED,
-    XID_PROGRAM,
-)
-from everstep.policy.patterns import (
-    CORRUPT,
-    FULL,
-    LAUNCH,
-    LIMIT,
-    MEMORY,
-    PASSING,
-    PEER,
-    PYTHON,
-    STORAGE,
-    WRONG,
-    never_fits,
-)
+from everstep.policy import codes as c
+from everstep.policy import patterns as p
 from everstep.policy.rule import Role, Rule, Source
 
 F, A = FailureClass, Action
@@ -68,14 +29,14 @@ _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
 RULES: tuple[Rule, ...] = (
     # --- status: only Stopped has no reason, and only its transitions tell its kinds apart
     _status("stopped-max-runtime", F.MAX_RUNTIME, r"^Stopped: .*\bMaxRuntimeExceeded\b"),
-    _status("stopped-spot-wait", F.INTERRUPTED, r"^Stopped: .*\bTraining\b.*\bMaxWaitTimeExceeded"
-        r"\b", A.CONTINUE_AS_NEW),
+    _status("stopped-spot-wait", F.INTERRUPTED, r"^Stopped: .*\bTraining\b.*\bMaxWaitTimeExceeded\b"
+        r"", A.CONTINUE_AS_NEW),
     _status("stopped-max-wait", F.CAPACITY, r"^Stopped: .*\bMaxWaitTimeExceeded\b"),
     # Only as the last word: after a reclaim that the service cured, Stopped is someone's stop.
     _status("stopped-spot", F.INTERRUPTED, r"^Stopped: (?:.* )?Interrupted \|"),
     _status("stopped", F.USER_STOP, r"^Stopped: "),
-    _status("live-capacity", F.CAPACITY, r"^(?!Failed|Completed).*(?:\bPending \||[Ww]aiting for c"
-        r"apacity|[Ii]nsufficient capacity)", A.WAIT, "the service still looks for machines"),
+    _status("live-capacity", F.CAPACITY, r"^(?!Failed|Completed).*(?:\bPending \||[Ww]aiting for ca"
+        r"pacity|[Ii]nsufficient capacity)", A.WAIT, "the service still looks for machines"),
     _status("live-repair", F.INFRASTRUCTURE, r"^(?!Failed|Completed).*(?:\bRestarting \||[Rr]epair"
         r"|hardware|unhealthy)", A.WAIT, "the service mends its cluster and restarts the job"),
     _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted \||[Ss]pot )",
@@ -83,45 +44,47 @@ RULES: tuple[Rule, ...] = (
     _status("live", F.UNKNOWN, r"^(?!Failed|Completed)", A.WAIT, "the job is alive"),
 
     # --- reason: the prefix before the first colon outranks every word behind it
-    _reason("watcher-busy", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b.*\[calling (?:Describe|List|Get"
-        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT,
-        "only the look at the job failed"),
-    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*//(?:logs|mon"
-        r"itoring|events)\.", A.WAIT, "only the look at the job failed"),
-    _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL|HTTPClie"
-        r"nt|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+/)"),
-    _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{BUSY}|{ILL})\b.*{OBJECT}"),
+    _reason("watcher-busy", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b.*\[calling (?:Describe|List|Get"
+        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, "only the look at the job fail"
+        "ed"),
+    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*//(?:logs"
+        r"|monitoring|events)\.", A.WAIT, "only the look at the job failed"),
+    _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL"
+        r"|HTTPClient|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+"
+        r"/)"),
+    _reason("storage-busy", F.STORAGE_TRANSIENT, rf"(?:{c.BUSY}|{c.ILL})\b.*{c.OBJECT}"),
     _reason("storage-slow-down", F.STORAGE_TRANSIENT, r"SlowDown\b"),
-    _reason("capacity", F.CAPACITY, rf"(?:{ROOM})\b|We currently do not have sufficient|.*not enough (?:free )?(?:addresses|capacity)"),
-    _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME,
-        "the service lost a host or a part of itself"),
-    _reason("api-trouble", F.THROTTLING, rf"(?:{BUSY}|{ILL})\b"),
+    _reason("capacity", F.CAPACITY, rf"(?:{c.ROOM})\b|We currently do not have sufficient"
+        r"|.*not enough (?:free )?(?:addresses|capacity)"),
+    _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME, "the service lost"
+        " a host or a part of itself"),
+    _reason("api-trouble", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b"),
     _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
         r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
-        r"|Lambda\.\w+|Runtime\.ExitError|Sandbox\.Timedout|FormerJobRunning\b",
-        hint="the control plane could not reach AWS, or had to wait"),
-    _reason("not-in-region", F.BAD_CONFIG, r"(?:ResourceLimitExceeded|Unsupported\w*|InvalidParame"
-        r"ter\w*|ValidationException):.*not (?:available|supported|offered) in (?:this|your"
+        r"|Lambda\.\w+|Runtime\.ExitError|Sandbox\.Timedout|FormerJobRunning\b", hint="the control "
+        "plane could not reach AWS, or had to wait"),
+    _reason("not-in-region", F.BAD_CONFIG, r"(?:ResourceLimitExceeded|Unsupported\w*|InvalidParamet"
+        r"er\w*|ValidationException):.*not (?:available|supported|offered) in (?:this|your"
         r"|the) (?:\w+ )?(?:region|[Zz]one)", hint="choose a type that the region offers"),
-    _reason("limit-never", F.QUOTA, rf"ResourceLimitExceeded\b{LIMIT}", A.DO_NOT_RETRY,
-        "asks for more than the whole limit: it needs an increase", test=never_fits),
+    _reason("limit-never", F.QUOTA, rf"ResourceLimitExceeded\b{p.LIMIT}", A.DO_NOT_RETRY,
+        "asks for more than the whole limit: it needs an increase", test=p.never_fits),
     _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Za-z]", A.DO_NOT_RETRY),
     _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
     _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
     _reason("limit-other", F.QUOTA, r"(?:\w+LimitExceeded\w*|LimitExceeded\w*|\w*QuotaExceeded\w*"
         r"|MaxSpotInstanceCountExceeded|\w+CountExceeded|AddressLimitExceeded)\b", A.DO_NOT_RETRY),
-    _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b",
-        hint="a job of this name exists and is not ours: choose another run id"),
-    _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{MEMORY})"),
-    _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{FULL})",
-        hint="raise compute.volume_gib"),
-    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:initial"
-        r"ize|parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
+    _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b", hint="a job of this name exists and is n"
+        "ot ours: choose another run id"),
+    _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
+    _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
+        "_gib"),
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:initiali"
+        r"ze|parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
         r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
     _reason("no-objects", F.BAD_DATA, r"ValidationException:.*No S3 objects found"),
     _reason("client", F.BAD_CONFIG, r"(?:Client\.)?(?:ClientError|InternalError: Client)\b",
         hint="the request itself is refused: image, role, data or command"),
-    _reason("refused", F.BAD_CONFIG, rf"(?:{REFUSED})\b"),
+    _reason("refused", F.BAD_CONFIG, rf"(?:{c.REFUSED})\b"),
     _reason("api-other", F.BAD_CONFIG, r"\w+: .*\[calling \w+\]", confidence=0.5),
     _reason("exit-killed", F.OUT_OF_MEMORY_HOST, r"AlgorithmError:.*[Ee]xit [Cc]ode:? 137\b",
         hint="killed from outside, mostly for memory", confidence=0.5, role=Role.SYMPTOM,
@@ -129,34 +92,34 @@ RULES: tuple[Rule, ...] = (
     # --- event: Kubernetes, EventBridge, health
     _event("spot-notice", F.INTERRUPTED, r"detail-type=EC2 Spot Instance Interruption"),
     _event("rebalance", F.INTERRUPTED, r"detail-type=EC2 Instance Rebalance", A.WAIT, "still runs"),
-    _event("capacity-block", F.INTERRUPTED, r"detail-type=Capacity (?:Block|Reservation)\w*.*(?:Ex"
-        r"pir|Interrupt|ending)", A.WAIT, "the reservation ends soon"),
-    _event("instance-ended", F.INFRASTRUCTURE, r"detail-type=EC2 Instance State-change.*\bstate=(?"
-        r":shutting-down|terminated|stopp)", hint="a host was ended"),
+    _event("capacity-block", F.INTERRUPTED, r"detail-type=Capacity (?:Block|Reservation)\w*.*(?:Exp"
+        r"ir|Interrupt|ending)", A.WAIT, "the reservation ends soon"),
+    _event("instance-ended", F.INFRASTRUCTURE, r"detail-type=EC2 Instance State-change.*\bstate=(?:"
+        r"shutting-down|terminated|stopp)", hint="a host was ended"),
     _event("health-planned", F.INFRASTRUCTURE, r"eventTypeCategory=(?:scheduledChange|accountNot)",
         A.WAIT, "nothing has failed yet"),
     _event("health-closed", F.INFRASTRUCTURE, r"detail-type=AWS Health.*statusCode=closed", A.WAIT),
     _event("health", F.INFRASTRUCTURE, r"detail-type=AWS Health.*eventTypeCategory=issue"),
     _event("node-unhealthy", F.INFRASTRUCTURE, r"HealthStatus=(?:Unhealthy|Unschedulable\w*)"
         r"|node-health-status[=:] ?UnschedulablePending|RepairAction=(?:Replace|Reboot)"),
-    _event("node-healthy", F.UNKNOWN, r"HealthStatus=(?:Healthy|Schedulable)\b|node-health-status["
-        r"=:] ?Schedulable\b", A.WAIT),
+    _event("node-healthy", F.UNKNOWN, r"HealthStatus=(?:Healthy|Schedulable)\b|node-health-status[="
+        r":] ?Schedulable\b", A.WAIT),
     _event("cluster-mends", F.INFRASTRUCTURE, r"EventLevel=(?:Info|Warn).*(?:(?i:replac|reboot"
         r"|unhealthy|fault))", A.WAIT, "the cluster mends itself"),
     _event("not-an-error", F.UNKNOWN, r"EventLevel=(?:Info|Warn)", A.WAIT, "a cluster at work"),
-    _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instanc"
-        r"e )?capacity|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
+    _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instance"
+        r" )?capacity|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
     _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
-    _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami"
-        r"|\beni\b|payload|permission|role|subnet|security ?group|drift|validation|CapacityReserva"
-        r"tionDetails)"),
-    _event("cluster-error", F.INFRASTRUCTURE, r"EventLevel=Error|(?:Cluster)?Status=Failed(?=.*Hyp"
-        r"erPod)|HyperPod.*Status=Failed"),
+    _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami|\beni\b"
+        r"|payload|permission|role|subnet|security ?group|drift|validation|CapacityReservationDetai"
+        r"ls)"),
+    _event("cluster-error", F.INFRASTRUCTURE, r"EventLevel=Error|(?:Cluster)?Status=Failed(?=.*Hype"
+        r"rPod)|HyperPod.*Status=Failed"),
     _event("oom-killed", F.OUT_OF_MEMORY_HOST, r"OOMKill|low on resource: memory|SystemOOM"
         r"|condition: \[MemoryP"),
-    _event("disk-evicted", F.BAD_CONFIG, r"low on resource: ephemeral-storage|ephemeral.{0,20}stor"
-        r"age.*exceed|[Uu]sage of EmptyDir|condition: \[DiskP",
-        hint="the pod wrote more than its disk holds"),
+    _event("disk-evicted", F.BAD_CONFIG, r"low on resource: ephemeral-storage|ephemeral.{0,20}stora"
+        r"ge.*exceed|[Uu]sage of EmptyDir|condition: \[DiskP", hint="the pod wrote more than its di"
+        "sk holds"),
     _event("preempted-requeued", F.INTERRUPTED, r"(?:Preempted to accommodate|EvictedDueToPreempt"
         r"|EvictedByPreemption|reason=(?:Preempted|InCohortReclamation|InClusterQueue))", A.WAIT,
         "the queue admits it again by itself"),
@@ -164,204 +127,223 @@ RULES: tuple[Rule, ...] = (
         A.DO_NOT_RETRY),
     _event("queue-config", F.BAD_CONFIG, r"couldn't assign flavors(?!.*(?:insufficient|borrowing"
         r"|quota for)).*(?:untolerated taint|doesn't match|not match)"),
-    _event("queued", F.QUOTA, r"couldn't assign flavors|unused quota|borrowing limit|QuotaReserved"
-        r"(?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, "queued: starts by itself"),
-    _event("quota-never", F.QUOTA, r"exceeded quota.*requested: [\w./-]+=(?P<asked>\d+)\b.*limited"
-        r": [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=never_fits),
+    _event("queued", F.QUOTA, r"couldn't assign flavors|unused quota|borrowing limit|QuotaReserved("
+        r"?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, "queued: starts by itself"),
+    _event("quota-never", F.QUOTA, r"exceeded quota.*requested: [\w./-]+=(?P<asked>\d+)\b.*limited:"
+        r" [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=p.never_fits),
     _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
     _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
-    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match|satisfy) (?:plugin|"
-        r"Pod's node affinity|node selector)|untolerated taint|no instance type (?:which )?(?:had"
-        r"|has|met|satisf)|incompatible with (?:nodepool|requirements)|persistentvolumeclaim \"\S+"
-        r"\" not found|unbound immediate)"),
+    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match"
+        r"|satisfy) (?:plugin|Pod's node affinity|node selector)|untolerated taint|no instance type"
+        r" (?:which )?(?:had|has|met|satisf)|incompatible with (?:nodepool|requirements)"
+        r"|persistentvolumeclaim \"\S+\" not found|unbound immediate)"),
     _event("unschedulable", F.CAPACITY, r"FailedScheduling|Insufficient (?:nvidia|vpc|aws|memory"
         r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
-    _event("network-not-ready", F.INFRASTRUCTURE, r"FailedCreatePodSandBox|NetworkNotReady|SandboxChan"
-        r"ged|Job \S+ is restarting", A.WAIT, "kubelet tries again by itself"),
-    _event("no-end", F.UNKNOWN, r"[Pp]robe (?:failed|errored|warning)|Job \S+ is (?:running|created|suspend"
-        r"ed)|NodeHas(?:Sufficient|No)\w+", A.WAIT, "an event only"),
+    _event("network-not-ready", F.INFRASTRUCTURE, r"FailedCreatePodSandBox|NetworkNotReady"
+        r"|SandboxChanged|Job \S+ is restarting", A.WAIT, "kubelet tries again by itself"),
+    _event("no-end", F.UNKNOWN, r"[Pp]robe (?:failed|errored|warning)|Job \S+ is (?:running|created"
+        r"|suspended)|NodeHas(?:Sufficient|No)\w+", A.WAIT, "an event only"),
     _event("not-disrupted", F.UNKNOWN, r"Cannot disrupt (?:Node|Pod)", A.WAIT),
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
         r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
-    _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{XID_PROGRAM}|{XID_CONTAINED})Warning|XID\d+Wa"
-        r"rning", A.WAIT, "an event only"),
+    _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
+        r"|XID\d+Warning", A.WAIT, "an event only"),
     _event("gpu-gone", F.INFRASTRUCTURE, r"no healthy devices|unhealthy devices|NvidiaXID\d+Error"
         r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
-        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOf(?:nvidia|cpu|memory|pods)|EFAErrorMetric|GpuUnhealthy"),
-    _event("node-fatal", F.INFRASTRUCTURE, r"[Ss]everity=(?:Fatal|FATAL)|type=(?!\w*Ready\b)\w*(?:Xid|G[Pp][Uu]|Nvi"
-        r"dia|Kernel|Frequent|Corrupt|Readonly|Hardware|Unavailable)\w* status=True"),
+        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOf(?:nvidia|cpu|memory|pods)"
+        r"|EFAErrorMetric|GpuUnhealthy"),
+    _event("node-fatal", F.INFRASTRUCTURE, r"[Ss]everity=(?:Fatal|FATAL)|type=(?!\w*Ready\b)\w*(?:X"
+        r"id|G[Pp][Uu]|Nvidia|Kernel|Frequent|Corrupt|Readonly|Hardware|Unavailable)\w* status=True"
+        r""),
     _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
         r"|NodeReady|type=(?:\w*Pressure|NetworkUnavailable) status=False", A.WAIT),
     _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady|node .*not ready)"
         r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
-        r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem"
-        r"|node (?:is )?not ready|NodeHasDiskError|RebootRequired"),
-    _event("image-busy", F.THROTTLING, r"(?i)pull.*(?:toomanyrequests|rate exceeded|i/o timeout"
-        r"|429|50[023])", A.WAIT, "kubelet pulls again by itself"),
-    _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid refere"
-        r"nce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
-        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount|Unable to (?:attach or )?mount"
-        r"|FailedAttachVolume|FailedCreate\b|is forbidden|executable file not found|Init:Error"
-        r"|(?:configmap|secret|serviceaccount) \"?\S+\"? not found|exit ?code=(?:126|127|128)\b"),
-    _event("pod-killed", F.INFRASTRUCTURE, r"(?i)exit ?code=137\b", A.RETRY_SAME,
-        "killed, and not for memory: that has a reason of its own", 0.6),
+        r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
+        r"t ready|NodeHasDiskError|RebootRequired"),
+    _event("image-busy", F.THROTTLING, r"(?i)pull.*(?:toomanyrequests|rate exceeded|i/o timeout|429"
+        r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
+    _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
+        r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
+        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount"
+        r"|Unable to (?:attach or )?mount|FailedAttachVolume|FailedCreate\b|is forbidden"
+        r"|executable file not found|Init:Error|(?:configmap|secret|serviceaccount) \"?\S+\"? not f"
+        r"ound|exit ?code=(?:126|127|128)\b"),
+    _event("pod-killed", F.INFRASTRUCTURE, r"(?i)exit ?code=137\b", A.RETRY_SAME, "killed, and not "
+        "for memory: that has a reason of its own", 0.6),
     _event("pod-terminated", F.INTERRUPTED, r"(?i)exit ?code=143\b", confidence=0.6),
     _event("pod-crashed", F.UNKNOWN, r"(?i)exit ?code=(?:13[24569]|-6|-7|-11)\b", A.RETRY_SAME, "",
         0.5),
     _event("pod-failed", F.UNKNOWN, r"(?i)exit ?code=[1-9]|BackoffLimitExceeded|CrashLoopBackOff"
-        r"|restarting failed|phase=Failed|type=Failed status=True|reason=Error\b", A.DO_NOT_RETRY, "read the pod's log",
-        0.5),
+        r"|restarting failed|phase=Failed|type=Failed status=True|reason=Error\b", A.DO_NOT_RETRY,
+        "read the pod's log", 0.5),
 
     # --- log: causes
     # Garbage that a timed-out collective left behind, not a size that anyone asked for.
-    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of m"
-        r"emory|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAll"
-        r"ocation|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
+    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of me"
+        r"mory|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAlloc"
+        r"ation|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
         r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
-        r"|Failed to allocate .*HBM|NRT_RESOURCE|No available memory for the cache blocks",
+        r"|OOM when allocating.*GPU|cupy\S*OutOfMemory|Failed to allocate .*HBM|NRT_RESOURCE"
+        r"|No available memory for the cache blocks",
         test=lambda match: "more than 1EB memory" not in match.string),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill"
-        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup"
-        r"|(?<!OutOf)MemoryError|OutOfMemoryError(?!.*(?:CUDA|GPU))|killed due to memory|std::bad_alloc|killed by signal: Killed|OUT_OF_MEMORY"
-        rf"|{ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)|memory limit exceeded|low on memory"
-        r"|ray\.exceptions\.OutOfMemory|memory usage threshold"),
-    _log("file-quota-or-disk-full", F.BAD_CONFIG, FULL,
-        hint="raise compute.volume_gib, or keep fewer checkpoints"),
-    _log("shared-memory", F.BAD_CONFIG, r"(?i:out of shared memory|shared memory limit|\bshm\b|/dev/sh"
-        r"m|bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap|resize) shared mem)",
-        hint="use fewer data loader workers: SageMaker fixes the size of /dev/shm"),
+        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup|(?<!OutOf)MemoryError"
+        r"|OutOfMemoryError(?!.*(?:CUDA|GPU))|killed due to memory|std::bad_alloc|killed by signal"
+        rf": Killed|OUT_OF_MEMORY|{c.ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)"
+        r"|memory limit exceeded|low on memory|ray\.exceptions\.OutOfMemory|memory usage threshold"
+        r""),
+    _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
+        "ewer checkpoints"),
+    _log("shared-memory", F.BAD_CONFIG, r"(?i:out of shared memory|shared memory limit|\bshm\b"
+        r"|/dev/shm|(?<!PCIe )bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap"
+        r"|resize) shared mem)", hint="use fewer data loader workers: SageMaker fixes the size of /"
+        "dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
-    _log("efa-setup", F.BAD_CONFIG, r"NET/OFI.*(?:[Nn]o eligible|(?:initiali[sz]ation|initiali[sz]"
-        r"e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed"
-        r"|[Nn]o (?:provider|device)|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider"
-        r"|not supported|OFI NCCL failure)|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock"
-        r"|fi_mr_reg\w*.*fail|efa.*not (?:found|supported)|(?i:no (?:valid )?(?:efa|ib|rdma|infiniband) (?:device|interface|adapter))|TCP fallback",
-        hint="the image's EFA software does not fit, or the type has none"),
-    _log("network-setup", F.BAD_CONFIG, r"Connect to 169\.254\.|no socket interface|No (?:socket )"
-        r"?interface found|connectFullMesh failed|Duplicate GPU detected|[Aa]ddress already in use"
-        r"|EADDRINUSE|[Mm]ismatched? NCCL version|unable to find address for|makeDeviceForInterfac"
-        r"e|Unable to find interface|ncclInvalidUsage|ncclInvalidArgument",
-        hint="NCCL_SOCKET_IFNAME, port or launcher"),
-    _log("xid-none", F.UNKNOWN, rf"{XID}154\b.*to 0x\w+ \(None\)", A.WAIT, "the driver asks for nothing",
-        0.7),
+    _log("efa-setup", F.BAD_CONFIG, r"NET/OFI.*(?:[Nn]o eligible|(?:initiali[sz]ation"
+        r"|initiali[sz]e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
+        r"|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed|[Nn]o (?:provider|device)"
+        r"|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider|not supported|OFI NCCL failure)"
+        r"|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock|fi_mr_reg\w*.*fail|efa.*not (?:fou"
+        r"nd|supported)|(?i:no (?:valid )?(?:efa|ib|rdma|infiniband) (?:device|interface|adapter))"
+        r"|TCP fallback", hint="the image's EFA software does not fit, or the type has none"),
+    _log("network-setup", F.BAD_CONFIG, r"Connect to 169\.254\.|no socket interface|No (?:socket )?"
+        r"interface found|connectFullMesh failed|Duplicate GPU detected|[Aa]ddress already in use"
+        r"|EADDRINUSE|[Mm]ismatched? NCCL version|unable to find address for|makeDeviceForInterface"
+        r"|Unable to find interface|ncclInvalidUsage|ncclInvalidArgument", hint="NCCL_SOCKET_IFNAME"
+        ", port or launcher"),
+    _log("xid-none", F.UNKNOWN, rf"{c.XID}154\b.*to 0x\w+ \(None\)", A.WAIT, "the driver asks for n"
+        "othing", 0.7),
     _log("sxid-not-fatal", F.UNKNOWN, r"\bSXid\b.*[Nn]on-?fatal", A.WAIT, "the switch recovered",
         0.7),
-    _log("xid-program", F.USER_CODE, rf"{XID}(?:{XID_PROGRAM})\b",
-        hint="the program itself made an illegal GPU access"),
-    _log("xid-contained", F.INFRASTRUCTURE, rf"{XID}(?:{XID_CONTAINED})\b", A.RETRY_SAME),
-    _log("xid-broken", F.INFRASTRUCTURE, rf"{XID}\d+\b|NVRM: Xid\b",
-        hint="a GPU or its link is broken"),
-    _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncor"
-        r"rect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
-        r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
-        r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail|[Ff]abric ?[Mm]anager.*(?:fail"
-        rf"|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
-        rf"|lost|cannot)|{CUDA_BROKEN}"),
+    _log("xid-program", F.USER_CODE, rf"{c.XID}(?:{c.XID_PROGRAM})\b", hint="the program itself mad"
+        "e an illegal GPU access"),
+    _log("xid-contained", F.INFRASTRUCTURE, rf"{c.XID}(?:{c.XID_CONTAINED})\b", A.RETRY_SAME),
+    _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
+        "roken"),
+    _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)"
+        r"|ecc[_ ]?uncorrect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail"
+        r"|nvlink.*fatal)|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version"
+        r" mismatch|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail"
+        r"|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset"
+        r"|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
+        rf"|lost|cannot)|{c.CUDA_BROKEN}"),
     _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
-        rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
-        r"|reason set to: "
-        r"|state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b|DUE TO NODE"
-        r"|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
-        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL|PCIe Bus Error: severity=Uncorrected|EDAC .* UE |Node condition \w+ is now:"
-        r" True|NodeNotReady"),
+        rf"|{c.ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
+        r"|reason set to: |state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b"
+        r"|DUE TO NODE|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)"
+        r"|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
+        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL|[Hh]ealth[ _-]?c"
+        r"heck.{0,20}fail|PCIe Bus Error: severity=Uncorrected|EDAC .* UE |Node condition \w+ is"
+        r" now: True|NodeNotReady"),
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
         0.6),
     _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
         r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
-        r"|loss scale already at minimum|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected|encountered)"
-        r"|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reach"
-        r"ed"),
-    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
-    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination|Spot (?:Instance )?[Ii]nterruption"
-        r"|spot instance (?:was |is )?(?:being )?(?:reclaim|terminat|interrupt)|[Ii]nstance-action"
-        r".*terminate"),
-    _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user|CANCELLED AT \S+ by (?:user|uid)|scancel"),
+        r"|loss scale already at minimum|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan"
+        r"|inf) (?:or \w+ )?(?:found|detected|encountered)|invalid values: .*\bnan\b|(?:loss|norm"
+        r"|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan"
+        r"|inf)\b|minimum loss scale reached"),
+    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
+        r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
+    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b"
+        r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
+        r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
+        r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
+    _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
+        r"|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
-        r"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound"
-        rf"|{HTTP_REFUSED}|Invalid (?:user )?token|not a valid model identifier",
-        hint="the job cannot reach or may not read the hub"),
-    _log("hub-busy", F.THROTTLING, rf"{HTTP_BUSY}|Rate exceeded|ThrottlingException",
+        rf"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound|{c.HTTP_REFUSED}"
+        r"|Invalid (?:user )?token|not a valid model identifier", hint="the job cannot reach or ma"
+        "y not read the hub"),
+    _log("hub-busy", F.THROTTLING, rf"{c.HTTP_BUSY}|Rate exceeded|ThrottlingException",
         hint="let one rank download, or put a copy into S3"),
-    _log("storage", F.STORAGE_TRANSIENT, rf"{STORAGE}|{ERRNO_STORAGE}|{HTTP_ILL}"),
-    _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the req"
-        r"uest is exp", A.RETRY_SAME,
-        "a new job gets new credentials; let the program refresh its own", 0.6),
-    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapacityEx"
-        r"ceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+ ){0,2}(?:addresses|cap"
-        r"acity)|capacity (?:is |was )?(?:not |un)available|unable to provision|failed to provision all)"
-        r"|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
-        r"|SkuNotAvailable|capacity-(?:not-available|oversubscribed)|price-too-low"),
+    _log("storage", F.STORAGE_TRANSIENT, rf"{p.STORAGE}|{c.ERRNO_STORAGE}|{c.HTTP_ILL}"),
+    _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the requ"
+        r"est is exp", A.RETRY_SAME, "a new job gets new credentials; let the program refresh its o"
+        "wn", 0.6),
+    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapac"
+        r"ityExceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+"
+        r" ){0,2}(?:addresses|capacity)|capacity (?:is |was )?(?:not |un)available|unable to provis"
+        r"ion|failed to provision all)|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHA"
+        r"USTED|STOCKOUT|AllocationFailed|SkuNotAvailable|capacity-(?:not-available|oversubscribed)"
+        r"|price-too-low"),
     _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
         r"|Licenses)\)", A.WAIT, "the queue starts it by itself"),
-    _log("slurm-limit-waits", F.QUOTA, r"\((?:QOS|Assoc)\w+\)", A.WAIT,
-        "the queue starts it by itself"),
+    _log("slurm-limit-waits", F.QUOTA, r"\((?:QOS|Assoc)\w+\)", A.WAIT, "the queue starts it by its"
+        "elf"),
     _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
-    _log("bad-data", F.BAD_DATA, CORRUPT),
+    _log("bad-data", F.BAD_DATA, p.CORRUPT),
     # Before what follows: it advises, whatever broke, to look at security groups.
-    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*"
-        r"(?:err:|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME,
-        "a peer went away first"),
-    _log("launch", F.BAD_CONFIG, rf"{LAUNCH}|{CUDA_CONFIG}|{ERRNO_CONFIG}|{EXIT_START}"),
+    _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)"
+        r"|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*(?:err:"
+        r"|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME, "a peer went away first"
+        ""),
+    _log("launch", F.BAD_CONFIG, rf"{p.LAUNCH}|{c.CUDA_CONFIG}|{c.ERRNO_CONFIG}|{c.EXIT_START}"),
     _log("topology", F.UNKNOWN, r"\bgraph/\w+\.(?:h|cc):\d+ NCCL WARN", A.DO_NOT_RETRY,
         "NCCL could not read the machine's topology: /sys in the container", 0.6),
     _log("barrier-at-start", F.BAD_CONFIG, r"WorkNCCL\(SeqNum=\d, OpType=\w+, NumelIn=1,", None,
         "one rank prepares data for longer than the others wait", 0.6, Role.VICTIM,
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
-    _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY,
-        "", 0.6),
-    _log("assert", F.USER_CODE, rf"device-side assert|Assertion [`'].*[`'] failed|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collec"
-        rf"tives|{CUDA_MISUSE}"),
-    _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure|launch time"
-        r"d out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+|CUDA driver error"
-        r"|unhandled cuda error", A.RETRY_SAME,
-        "a kernel's bug or a GPU's: replace the node if an Xid is logged"),
+    _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY, "",
+        0.6),
+    _log("assert", F.USER_CODE, r"device-side assert|panicked at|^panic: |Assertion [`'].*[`'] fai"
+        rf"led|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collectives|{c.CUDA_MISUSE}"),
+    _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure"
+        r"|launch timed out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+"
+        r"|CUDA driver error|unhandled cuda error", A.RETRY_SAME, "a kernel's bug or a GPU's: repla"
+        "ce the node if an Xid is logged"),
     _log("python-static", F.USER_CODE, r"^\s*(?:\[[\w ]+\]:?\s*)*(?:ModuleNotFound|Import|Syntax"
         r"|Indentation|Tab|Name)Error:", confidence=0.95),
-    _log("python", F.USER_CODE, PYTHON, confidence=0.7, in_run=_DOUBT),
+    _log("python", F.USER_CODE, p.PYTHON, confidence=0.7, in_run=_DOUBT),
     _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
     _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
         "see its status"),
-    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{EXIT_KILLED}|exited on signal 9\b|: Killed$|: +\d+ Killed\b"
-        r"|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
-    _symptom("crashed", F.UNKNOWN, rf"{EXIT_CRASH}|{ERRNO_PASSING}|(?i:segmentation fault|SIGSEGV|SIGBUS"
-        r"|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b|killed by signal: (?:segm|ille"
-        r"|floa)|fatal python error|double free|abruptly died|corrupted size"
-        r"|malloc\(\): )", A.RETRY_SAME),
+    _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{c.EXIT_KILLED}|exited on signal 9\b|: Killed$"
+        r"|: +\d+ Killed\b|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
+    _symptom("crashed", F.UNKNOWN, rf"{c.EXIT_CRASH}|^(?!.*NCCL WARN).*{c.ERRNO_PASSING}"
+        r"|(?i:segmentation fault|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b"
+        r"|killed by signal: (?:segm|ille|floa)|fatal python error|double free|abruptly died"
+        r"|corrupted size|malloc\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
-    _symptom("aborted", F.UNKNOWN, rf"{EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort|core dump"
-        r"ed)", A.RETRY_SAME, role=Role.ECHO),
-    _symptom("told-to-end", F.INTERRUPTED, rf"{EXIT_TERM}|(?i:death signal|got signal: 15|SIGTERM r"
-        r"eceived|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, rf"{EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt|replica\(s\) failed", A.DO_NOT_RETRY,
-        "the container says no more: read the log's end", role=Role.ECHO),
+    _symptom("aborted", F.UNKNOWN, rf"{c.EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort"
+        r"|core dumped)", A.RETRY_SAME, role=Role.ECHO),
+    _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
+        r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
+    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
+        r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
+        role=Role.ECHO),
 
     # --- log: victims
-    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|NRT_TIMEOUT|RendezvousTimeou"
-        r"t|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)|monitoredBarrier"
-        r"|caught collective|detected by watchdog|watchdog got stuck|[Hh]eartbeat monitor timed"
-        r"|data inconsistency|flight recorder dump|clients joined|Some NCCL operations have failed"
-        r"|(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:collective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed"
-        r"? ?out"),
+    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|NRT_TIMEOUT"
+        r"|RendezvousTimeout|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)"
+        r"|monitoredBarrier|caught collective|detected by watchdog|watchdog got stuck"
+        r"|[Hh]eartbeat monitor timed|data inconsistency|flight recorder dump|clients joined"
+        r"|Some NCCL operations have failed|pair closure|(?i:collective|all_?reduce|all_?gather"
+        r"|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung"
+        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:coll"
+        r"ective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)"
+        r"|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed? ?out"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
         A.RETRY_SAME, "a process was killed from outside"),
-    _victim("peer-gone", F.INFRASTRUCTURE, rf"{PEER}|{ERRNO_PEER}", A.RETRY_SAME,
-        "a peer went away first"),
-    _victim("peer-echo", F.INFRASTRUCTURE, r"DistBackendError|NCCL (?:WARN|error)|communicator was"
-        r" aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
+    _victim("peer-gone", F.INFRASTRUCTURE, rf"{p.PEER}|{c.ERRNO_PEER}", A.RETRY_SAME, "a peer went "
+        "away first"),
+    _victim("peer-echo", F.INFRASTRUCTURE, r"DistBackendError|NCCL (?:WARN|error)|communicator was "
+        r"aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
         "a peer went away first", confidence=0.4, role=Role.ECHO),
 
     # --- log: no form that is known, but words of one
-    _murmur("sounds-passing", F.INFRASTRUCTURE, PASSING, A.RETRY_SAME,
-        "it sounds as if it might pass", in_run=_NOT_SURE),
-    _murmur("sounds-wrong", F.BAD_CONFIG, WRONG, A.DO_NOT_RETRY,
-        "it sounds as if it would come again", in_run=_NOT_SURE),
+    _murmur("sounds-passing", F.INFRASTRUCTURE, p.PASSING, A.RETRY_SAME, "it sounds as if it might "
+        "pass", in_run=_NOT_SURE),
+    _murmur("sounds-wrong", F.BAD_CONFIG, p.WRONG, A.DO_NOT_RETRY, "it sounds as if it would come a"
+        "gain", in_run=_NOT_SURE),
 )
 # fmt: on
