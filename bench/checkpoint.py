@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ class Bed:
         self.optimizer.zero_grad()
 
     def saver(self, uri: str, node_dir: Path, group: Any) -> Any:
+        from everstep.contracts.run_spec import Checkpoint
         from trainer.checkpoint.saver import Saver
         from trainer.host import Worker
         from trainer.report import Reporter
@@ -92,7 +94,14 @@ class Bed:
         )
         quiet = Reporter(-1)
         return Saver(
-            open_store(uri), group, worker, quiet, launch=1, keep_last=2, broken=set(), last_step=0
+            open_store(uri),
+            group,
+            worker,
+            quiet,
+            launch=1,
+            checkpoint=Checkpoint(keep_last=2),
+            broken=set(),
+            last_step=0,
         )
 
 
@@ -165,7 +174,7 @@ def stall(rank: int, port: int, scratch: Path, rounds: int, steps: int, out: Any
         taken: dict[str, tuple[float, float]] = {}
         names = list(ways)
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            taken[name] = measured(lambda name=name: ways[name](number))
+            taken[name] = measured(partial(ways[name], number))
             without.append(measured(lambda: lambda: None))
         middle, cpu = (statistics.median(column) for column in zip(*without, strict=True))
         for name, (seconds, cpu_seconds) in taken.items():

@@ -70,6 +70,7 @@ ENV PATH=/opt/everstep/bin:/opt/amazon/efa/bin:${PATH} \
 WORKDIR /opt/ml/code
 COPY everstep/__init__.py everstep/__init__.py
 COPY everstep/contracts everstep/contracts
+COPY everstep/policy/__init__.py everstep/policy/checkpoint_interval.py everstep/policy/
 COPY trainer trainer
 
 # SageMaker runs the container as root and mounts /opt/ml for it. The entry point comes with the job

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from everstep.contracts.check import resolve_model
+from everstep.contracts.checkpoint_rules import checkpoint_problem
 from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import from_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
@@ -27,8 +28,6 @@ from everstep.contracts.run_spec import (
     Train,
 )
 from trainer.errors import ConfigError
-
-DEFAULT_SAVE_MINUTES = 60.0
 
 
 class TrainerData(Datasets):
@@ -72,13 +71,6 @@ class TrainerConfig(Section):
     def shape(self) -> ModelConfig:
         return resolve_model(self.model)
 
-    @property
-    def save_minutes(self) -> float | None:
-        """Minutes between checkpoints; None where they are counted in steps."""
-        if self.checkpoint.every_steps is not None:
-            return None
-        return self.checkpoint.every_minutes or DEFAULT_SAVE_MINUTES
-
     def _check(self) -> None:
         if (self.model.preset is None) == (self.model.config is None):
             raise ConfigError(
@@ -89,6 +81,8 @@ class TrainerConfig(Section):
                 f"model.preset: no such preset {self.model.preset!r}",
                 f"one of {', '.join(PRESETS)}",
             )
+        if problem := checkpoint_problem(self.checkpoint):
+            raise ConfigError(f"{problem.path}={problem.value}: {problem.message}", problem.hint)
         shape = self.shape
         if shape.dim % shape.heads or shape.heads % shape.kv_heads or shape.head_dim % 2:
             raise ConfigError(

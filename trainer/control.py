@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from trainer.checkpoint.pace import Pace
 from trainer.host import Worker
 
 SHORTEST_MARGIN = 120.0
@@ -20,7 +21,7 @@ class Agreed:
     stop: str | None
     """``sigterm`` or ``deadline``: save and leave."""
     save: bool
-    """The interval in minutes is over."""
+    """The interval is over, by rank 0's clock."""
 
 
 class Control:
@@ -30,11 +31,10 @@ class Control:
         self,
         worker: Worker,
         deadline: float | None,
-        save_minutes: float | None,
+        pace: Pace,
     ) -> None:
         self._worker = worker
-        self._deadline, self._save_minutes = deadline, save_minutes
-        self._saved = time.monotonic()
+        self._deadline, self._pace = deadline, pace
         left = 0.0 if deadline is None else deadline - time.time()
         self._least = min(SHORTEST_MARGIN, 0.1 * max(0.0, left))
         """Seconds before the deadline that are kept free while nothing is measured yet."""
@@ -43,18 +43,12 @@ class Control:
         """``tokens``: this rank's; the times: of the last step and the last save."""
         margin = max(self._least, 3 * step_seconds + 2 * save_seconds)
         late = self._deadline is not None and time.time() > self._deadline - margin
-        due = (
-            self._save_minutes is not None
-            and self._worker.rank == 0
-            and time.monotonic() - self._saved > 60 * self._save_minutes
-        )
+        due = self._worker.rank == 0 and self._pace.due()
         words = torch.tensor(
             [tokens, self._worker.stop_file.exists(), late, due],
             dtype=torch.int64,
         )
         dist.all_reduce(words)
         tokens, stop, late_ranks, save = words.tolist()
-        if save:
-            self._saved = time.monotonic()
         reason = "sigterm" if stop else "deadline" if late_ranks else None
         return Agreed(tokens=tokens, stop=reason, save=bool(save))

@@ -11,6 +11,7 @@ from everstep.contracts.env import TrainerEnv
 from everstep.contracts.progress import Phase
 from trainer.callbacks import Launched, Readings, StopAtNaN
 from trainer.checkpoint.catalogue import Catalogue
+from trainer.checkpoint.pace import Pace
 from trainer.checkpoint.restore import Finder, load
 from trainer.checkpoint.saver import Saver
 from trainer.checkpoint.state import LoopState, live_tensors, seed_rng
@@ -86,14 +87,15 @@ def train(
         worker,
         report,
         launch=env.launch,
-        keep_last=config.checkpoint.keep_last,
+        checkpoint=config.checkpoint,
         broken=finder.broken,
         last_step=state.step if complete else 0,
     )
 
+    pace = Pace(config.checkpoint, worker, report)
     limit = env.max_runtime_seconds
     deadline = None if limit is None else worker.started_epoch + limit
-    control = Control(worker, deadline, config.save_minutes)
+    control = Control(worker, deadline, pace)
     own = OwnTime(device, config.guard.straggler_every)
     stragglers = Stragglers(own, config.guard.straggler_every, report)
     # a GPU works while the host reads the step before; on a CPU there is nothing to wait for
@@ -128,6 +130,7 @@ def train(
             before = time.monotonic()
             saver.save(tensors, state)
             save_seconds = time.monotonic() - before
+            pace.saved(save_seconds)
             began += save_seconds
 
         lr = learning_rate(recipe, state.step, steps)
@@ -144,6 +147,7 @@ def train(
             }
         )
         seconds = time.monotonic() - began
+        pace.stepped(seconds, saver.in_flight, saver.last_seconds)
         readings.add(
             Launched(
                 step=state.step,

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from everstep.contracts import run_spec as spec
+from everstep.contracts.checkpoint_rules import checkpoint_problem
 from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
@@ -173,6 +174,12 @@ def _mesh(sections: Sections) -> Iterator[Problem]:
             yield from batch_problems(parallelism, train, mesh, f" on compute.{i}")
 
 
+def _checkpoint(sections: Sections) -> Iterator[Problem]:
+    checkpoint = sections.get("checkpoint")
+    if checkpoint is not None and (problem := checkpoint_problem(checkpoint)):
+        yield problem
+
+
 def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
     checkpoint = sections.get("checkpoint")
     if checkpoint is not None and checkpoint.storage == "fsx":
@@ -190,6 +197,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _instance_types,
     _finish,
     _mesh,
+    _checkpoint,
     _first_cut_storage,
     limit_problems,
 )

@@ -141,7 +141,14 @@ class Checkpoint(Section):
     every_steps: int | None = Field(default=None, ge=1)
     every_minutes: float | None = Field(default=None, gt=0)
     """Used where ``every_steps`` is not given; 60 where neither is."""
+    auto_interval: bool = False
+    """Instead of both: Young's and Daly's optimum, from what a checkpoint is measured to cost and
+    how often the nodes fail."""
+    failures_per_node_day: float | None = Field(default=None, gt=0)
+    """For ``auto_interval``. Null: 0.0065, Meta's RSC-1 (see ``policy.checkpoint_interval``)."""
     keep_last: int = Field(default=3, ge=2)
+    keep_every: int | None = Field(default=None, ge=1)
+    """Steps: the first checkpoint at or after each multiple of this is kept for ever."""
 
 
 class Retry(Section):

@@ -135,6 +135,17 @@ def test_retention_counts_only_durable_ones(tmp_path: Path) -> None:
     assert [item.name.step for item in catalogue.newest_first()] == [6, 4, 3]
 
 
+def test_every_so_many_steps_one_is_kept_for_ever(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    catalogue = Catalogue(store)
+    broken = {CheckpointName(step=20, launch=1)}
+    for step in (4, 8, 12, 20, 24, 28, 32, 36, 40):
+        _fake(store, step, committed=True)
+        catalogue.retain(2, broken, keep_every=10)
+    # 12 of 10–19, 24 of 20–29 (20 is broken), 32 of 30–39; the last two; nothing of 0–9
+    assert [item.name.step for item in catalogue.newest_first()] == [40, 36, 32, 24, 12]
+
+
 def test_another_launchs_folder_is_never_touched_by_abandoned_cleanup(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     _fake(store, 5, committed=False, launch=3)
@@ -156,30 +167,41 @@ def test_manifest_goes_first_when_removing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_save_is_logged_and_training_goes_on(
-    alone: Alone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest, tries = FolderStore.write, []
+def _refuse(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    """A store that cannot write the next so many times."""
+    honest, tries = FolderStore.write, 0.0
 
     def flaky(self: FolderStore, key: str, data: bytes) -> None:
-        tries.append(key)
-        if len(tries) <= 2:
+        nonlocal tries
+        tries += 1
+        if tries <= times:
             raise OSError("no space left on device")
         honest(self, key, data)
 
     monkeypatch.setattr(FolderStore, "write", flaky)
+    monkeypatch.setattr("trainer.checkpoint.saver.RETRY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "committed"), [(2, [3, 6, 9, 12]), (3, [6, 9, 12]), (4, [6, 9, 12])]
+)
+def test_a_failed_save_is_tried_again_and_training_goes_on(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch, refusals: int, committed: list[int]
+) -> None:
+    _refuse(monkeypatch, refusals)
     lines = alone()
-    assert [line["step"] for line in of_kind(lines, "committed")] == [9, 12]
+    assert [line["step"] for line in of_kind(lines, "committed")] == committed
+    failed = of_kind(lines, "save_failed")
+    assert [line["tries"] for line in failed] == [1, 2, 3, 1][:refusals]
+    assert all("no space left on device" in line["reason"] for line in failed)
+    assert sorted(losses(lines)) == list(range(1, 13))
     assert lines[-1]["everstep"] == "done"
 
 
-def test_the_last_save_is_tried_again_then_an_error(
+def test_a_last_save_that_fails_for_good_is_an_error(
     alone: Alone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: FolderStore, key: str, data: bytes) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(FolderStore, "write", full)
+    _refuse(monkeypatch, float("inf"))
     with pytest.raises(CheckpointError, match="no space left on device"):
         alone()
 

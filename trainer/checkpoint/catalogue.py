@@ -96,14 +96,26 @@ class Catalogue:
             self.remove(item)
         return [item.name for item in gone]
 
-    def retain(self, keep_last: int, broken: set[CheckpointName]) -> list[CheckpointName]:
-        """Removes what is older than the newest ``keep_last`` committed and unbroken ones."""
+    def retain(
+        self, keep_last: int, broken: set[CheckpointName], keep_every: int | None = None
+    ) -> list[CheckpointName]:
+        """Removes what is older than the newest ``keep_last`` committed and unbroken ones.
+
+        ``keep_every``: of every so many steps (from each multiple up to the next) the first good
+        one stays for ever.
+        """
         committed = [item for item in self.newest_first() if item.committed]
         durable = [item for item in committed if item.name not in broken]
         if len(durable) < keep_last:
             return []
         oldest = durable[keep_last - 1].name.order
-        gone = [item for item in committed if item.name.order < oldest]
+        kept: dict[int, CheckpointName] = {}
+        if keep_every:
+            for item in durable:  # from the newest: the first of its stretch comes last
+                if item.name.step >= keep_every:
+                    kept[item.name.step // keep_every] = item.name
+        for_ever = set(kept.values())
+        gone = [i for i in committed if i.name.order < oldest and i.name not in for_ever]
         for item in gone:
             self.remove(item)
         return [item.name for item in gone]

@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest, ManifestEntry
 from everstep.contracts.progress import Phase
+from everstep.contracts.run_spec import Checkpoint
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.hashing import HashingWriter
 from trainer.checkpoint.state import LOOP_NAME, LoopState, capture_rng, copy_to_host, rng_name
@@ -31,7 +32,10 @@ from trainer.report import Reporter
 from trainer.store import Store
 
 T = TypeVar("T")
-FINAL_TRIES = 3
+TRIES = 3
+"""Of one save; each rank's copies stay in memory until it is durable or given up."""
+RETRY_SECONDS = 2.0
+"""Before the second try; twice as long before the third."""
 
 
 class SaveFailed(Exception):
@@ -59,7 +63,7 @@ class Saver:
         report: Reporter,
         *,
         launch: int,
-        keep_last: int,
+        checkpoint: Checkpoint,
         broken: set[CheckpointName],
         last_step: int,
     ) -> None:
@@ -69,7 +73,7 @@ class Saver:
         """Seconds that the last save took until durable."""
         self._store, self._group = store, group
         self._worker, self._report = worker, report
-        self._launch, self._keep_last, self._broken = launch, keep_last, broken
+        self._launch, self._settings, self._broken = launch, checkpoint, broken
         self._catalogue = Catalogue(store)
         self._thread: Thread | None = None
         self._snapshot: Snapshot | None = None
@@ -83,6 +87,10 @@ class Saver:
         name = CheckpointName(step=loop.step, launch=self._launch)
         self._thread = self._start(Snapshot(name, copies, loop, final))
 
+    @property
+    def in_flight(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def settle(self) -> bool:
         """Wait for the save in flight, if any. False where it failed (which was logged)."""
         if self._thread is None or self._snapshot is None:
@@ -90,30 +98,23 @@ class Saver:
         if self._thread.is_alive():
             self._report.phase(Phase.SAVE, self._snapshot.loop.step)
         self._thread.join()
-        self._thread = None
-        if self._error is not None:
-            self._report.log(f"checkpoint {self._snapshot.name} failed: {self._error}")
-            return False
-        self.last_step = self._snapshot.loop.step
-        self._snapshot = None
-        return True
+        step = self._snapshot.loop.step
+        self._thread = self._snapshot = None
+        if self._error is None:
+            self.last_step = step
+        return self._error is None
 
     def finish(self) -> None:
-        """Make the last save durable, trying again; ``CheckpointError`` where that fails."""
-        snapshot = self._snapshot
-        if self._thread is None or snapshot is None:
+        """Wait until the last save is durable. Raises ``CheckpointError`` where it failed."""
+        if self._thread is None or self._snapshot is None:
             return
-        self._report.phase(Phase.UPLOADING, snapshot.loop.step)
-        for left in reversed(range(FINAL_TRIES)):
-            self._thread.join()
-            if self.settle():
-                return
-            if left:
-                self._thread = self._start(snapshot)
-        raise CheckpointError(
-            f"the last checkpoint could not be saved: {self._error}",
-            "see the log above; the run resumes from the last committed one",
-        )
+        self._report.phase(Phase.UPLOADING, self._snapshot.loop.step)
+        self._thread.join()
+        if not self.settle():
+            raise CheckpointError(
+                f"the last checkpoint could not be saved: {self._error}",
+                "see the log above; the run resumes from the last committed one",
+            )
 
     def _start(self, snapshot: Snapshot) -> Thread:
         self._snapshot, self._error = snapshot, None
@@ -123,10 +124,23 @@ class Saver:
 
     def _run(self, snapshot: Snapshot) -> None:
         began = time.monotonic()
-        try:
-            self._write(snapshot)
-        except Exception as error:  # noqa: BLE001 - a failed save must not end training
-            self._error = f"{type(error).__name__}: {error}"
+        for number in range(1, TRIES + 1):
+            try:
+                self._write(snapshot)
+                self._error = None
+                break
+            except Exception as error:  # noqa: BLE001 - a failed save must not end training
+                self._error = f"{type(error).__name__}: {error}"
+                self._report.line(
+                    "save_failed",
+                    step=snapshot.loop.step,
+                    checkpoint=str(snapshot.name),
+                    reason=self._error,
+                    tries=number,
+                    of=TRIES,
+                )
+            if number < TRIES:
+                time.sleep(RETRY_SECONDS * 2 ** (number - 1))
         self.last_seconds = time.monotonic() - began
 
     def _write(self, snapshot: Snapshot) -> None:
@@ -182,7 +196,8 @@ class Saver:
         self._store.write(f"{snapshot.name}/{MANIFEST_NAME}", manifest.sealed())
         self._report.line("committed", step=loop.step, checkpoint=str(snapshot.name))
         try:
-            self._catalogue.retain(self._keep_last, self._broken)
+            keep = self._settings
+            self._catalogue.retain(keep.keep_last, self._broken, keep.keep_every)
         except Exception as error:  # noqa: BLE001 - the new one is durable; old ones go next time
             self._report.log(f"could not remove old checkpoints: {error}")
 
