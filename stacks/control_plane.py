@@ -16,6 +16,7 @@ from stacks.images import ImagesStack
 from stacks.job_role import JobRole
 from stacks.machine import TeamMachine
 from stacks.network import NetworkStack
+from stacks.regions import NO_MODEL_GROUPS
 from stacks.runs_table import RunsTable
 from stacks.storage import StorageStack
 from stacks.topic import NoticeTopic
@@ -113,8 +114,10 @@ class ControlPlaneStack(Stack):
             key=self.key,
         )
 
-    def _model_group(self, team: str) -> str:
+    def _model_group(self, team: str) -> str | None:
         """Its name. Handlers know it by name too: what a person approved outlives the stack."""
+        if self.config.partition in NO_MODEL_GROUPS:
+            return None
         name = names.model_group_name(self.env_name, team)
         group = sagemaker.CfnModelPackageGroup(
             self,

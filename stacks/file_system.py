@@ -1,4 +1,6 @@
-"""FSx for Lustre, PERSISTENT_2, with one data repository association a team."""
+"""FSx for Lustre with data repository associations for each team."""
+
+from typing import Any
 
 from aws_cdk import CfnTag, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
@@ -9,12 +11,16 @@ from constructs import Construct
 
 from stacks.config import FileSystem
 
+EXPORTS = "/exports"
+CHANGES = ["NEW", "CHANGED", "DELETED"]
+
 
 class LustreFileSystem(Construct):
     """``/{team}`` mirrors ``s3://{data}/{team}/``: imported when read, never exported by itself.
 
     Export promises no order, so a manifest could arrive before its data: what is committed on the
-    file system is decided by the trainer alone.
+    file system is decided by the trainer alone. With ``export``, ``/exports/{team}`` is a second
+    link, to ``s3://{output}/{team}/fsx/``, for files that stand alone; no job's contract names it.
     """
 
     def __init__(
@@ -28,45 +34,53 @@ class LustreFileSystem(Construct):
         group: ec2.ISecurityGroup,
         key: kms.IKey,
         data: s3.IBucket,
+        output: s3.IBucket,
         removal: RemovalPolicy,
     ) -> None:
         super().__init__(scope, name)
+        scratch = settings.deployment == "SCRATCH_2"
         self.file_system = fsx.CfnFileSystem(
             self,
             "Lustre",
             file_system_type="LUSTRE",
             file_system_type_version="2.15",
-            storage_type="SSD",
+            storage_type=settings.storage,
             storage_capacity=settings.capacity_gib,
             subnet_ids=[subnet.subnet_id],
             security_group_ids=[group.security_group_id],
-            kms_key_id=key.key_arn,
+            # FSx encrypts scratch with a key of its own and takes no other.
+            kms_key_id=None if scratch else key.key_arn,
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
-                deployment_type="PERSISTENT_2",
-                per_unit_storage_throughput=settings.throughput_mbps_per_tib,
+                deployment_type=settings.deployment,
                 data_compression_type="LZ4",
                 efa_enabled=True if settings.efa else None,
-                metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(
-                    mode="AUTOMATIC"
-                ),
+                **_performance(settings),
             ),
             tags=[CfnTag(key="Name", value="everstep")],
         )
         self.file_system.apply_removal_policy(removal)
         for team in teams:
-            fsx.CfnDataRepositoryAssociation(
-                self,
-                f"Data-{team}",
-                file_system_id=self.file_system.ref,
-                file_system_path=f"/{team}",
-                data_repository_path=f"s3://{data.bucket_name}/{team}/",
-                batch_import_meta_data_on_create=True,
-                s3=fsx.CfnDataRepositoryAssociation.S3Property(
-                    auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(
-                        events=["NEW", "CHANGED", "DELETED"]
-                    )
-                ),
-            )
+            self._link(f"Data-{team}", f"/{team}", f"s3://{data.bucket_name}/{team}/", imports=True)
+            if settings.export:
+                where = f"s3://{output.bucket_name}/{team}/fsx/"
+                self._link(f"Export-{team}", f"{EXPORTS}/{team}", where, imports=False)
+
+    def _link(self, name: str, path: str, bucket: str, *, imports: bool) -> None:
+        dra = fsx.CfnDataRepositoryAssociation
+        policy = (
+            {"auto_import_policy": dra.AutoImportPolicyProperty(events=CHANGES)}
+            if imports
+            else {"auto_export_policy": dra.AutoExportPolicyProperty(events=CHANGES)}
+        )
+        dra(
+            self,
+            name,
+            file_system_id=self.file_system.ref,
+            file_system_path=path,
+            data_repository_path=bucket,
+            batch_import_meta_data_on_create=imports,
+            s3=dra.S3Property(**policy),
+        )
 
     @property
     def id(self) -> str:
@@ -75,3 +89,23 @@ class LustreFileSystem(Construct):
     def path(self, team: str) -> str:
         """What a training job's FileSystemDataSource names: the mount name comes first."""
         return f"/{self.file_system.attr_lustre_mount_name}/{team}"
+
+
+def _performance(settings: FileSystem) -> dict[str, Any]:
+    """The fields of one kind of file system are refused for the others."""
+    automatic = fsx.CfnFileSystem.MetadataConfigurationProperty(mode="AUTOMATIC")
+    if settings.deployment == "SCRATCH_2":
+        return {}
+    if settings.storage == "SSD":
+        return {
+            "per_unit_storage_throughput": settings.throughput_mbps_per_tib,
+            "metadata_configuration": automatic,
+        }
+    mode = "USER_PROVISIONED" if settings.read_cache_gib else "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"
+    return {
+        "throughput_capacity": settings.throughput_mbps,
+        "metadata_configuration": automatic,
+        "data_read_cache_configuration": fsx.CfnFileSystem.DataReadCacheConfigurationProperty(
+            sizing_mode=mode, size_gib=settings.read_cache_gib
+        ),
+    }

@@ -84,6 +84,7 @@ class HandlerFunction(Construct):
             role=self.role,
             log_group=log_group,
             environment=dict(environment),
+            environment_encryption=key,
             timeout=TIMEOUTS.get(handler, TIMEOUT),
             memory_size=MEMORY_MIB,
             tracing=lambda_.Tracing.ACTIVE,

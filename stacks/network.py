@@ -1,6 +1,6 @@
 """VPC, endpoints and security groups in which training runs."""
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Acknowledgment, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -80,7 +80,20 @@ class NetworkStack(Stack):
         self._zones = config.network.zones
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         net = config.network
-        self.vpc = ec2.Vpc(
+        self.vpc = self._import(config) if net.vpc_id else self._make(config)
+        chosen = ec2.SubnetSelection(subnet_group_name=TRAINING)
+        self.training_subnets = self.vpc.select_subnets(subnet_group_name=TRAINING).subnets
+        self.training = TrainingSecurityGroup(self, "TrainingGroup", vpc=self.vpc).group
+        self.lustre = LustreSecurityGroup(
+            self, "LustreGroup", vpc=self.vpc, training=self.training
+        ).group
+        if not net.vpc_id:
+            self._endpoints(net.interface_endpoints, chosen)
+            self._flow_logs(config)
+
+    def _make(self, config: Config) -> ec2.IVpc:
+        net = config.network
+        return ec2.Vpc(
             self,
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(net.cidr),
@@ -91,14 +104,31 @@ class NetworkStack(Stack):
             restrict_default_security_group=False,
             subnet_configuration=self._subnets(net.nat_gateways > 0, net.training_mask),
         )
-        chosen = ec2.SubnetSelection(subnet_group_name=TRAINING)
-        self.training_subnets = self.vpc.select_subnets(subnet_group_name=TRAINING).subnets
-        self.training = TrainingSecurityGroup(self, "TrainingGroup", vpc=self.vpc).group
-        self.lustre = LustreSecurityGroup(
-            self, "LustreGroup", vpc=self.vpc, training=self.training
-        ).group
-        self._endpoints(net.interface_endpoints, chosen)
-        self._flow_logs(config)
+
+    def _import(self, config: Config) -> ec2.IVpc:
+        """Someone else's: security groups are added to it; endpoints, routes and flow logs stay
+        its owner's. From config alone: no look-up."""
+        net = config.network
+        vpc = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Vpc",
+            vpc_id=net.vpc_id or "",
+            vpc_cidr_block=net.cidr,
+            availability_zones=net.zones,
+            isolated_subnet_ids=[net.subnet_ids[zone] for zone in net.zones],
+            isolated_subnet_names=[TRAINING],
+        )
+        Validations.of(vpc).acknowledge(
+            Acknowledgment(
+                id="Annotation::@aws-cdk/aws-ec2:noSubnetRouteTableId",
+                reason="nothing of ours writes a route into someone else's VPC",
+            )
+        )
+        return vpc
+
+    def subnet_in(self, zone: str) -> ec2.ISubnet:
+        """The training subnet of a zone; config has checked that there is one."""
+        return next(s for s in self.training_subnets if s.availability_zone == zone)
 
     @property
     def availability_zones(self) -> list[str]:

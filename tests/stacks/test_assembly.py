@@ -40,23 +40,57 @@ def test_prod_has_no_finding_and_needs_no_lookup(prod: Synthesised) -> None:
     _cfn_lint(prod)
 
 
-def test_what_no_environment_turns_on_has_no_finding_either(tmp_path: Path) -> None:
+def test_what_no_environment_turns_on_has_no_finding_either(more: Synthesised) -> None:
+    assert more.report == []
+    template = more.template("network")
+    template.resource_count_is("AWS::EC2::NatGateway", 1)
+    assert all(not subnet["MapPublicIpOnLaunch"] for subnet in more.resources("AWS::EC2::Subnet"))
+    (file_system,) = more.resources("AWS::FSx::FileSystem")
+    assert file_system["LustreConfiguration"]["EfaEnabled"] is True
+    _cfn_lint(more)
+
+
+VPC = "vpc-0123456789abcdef0"
+
+
+def test_an_imported_vpc_with_a_tiered_file_system_in_its_second_zone(tmp_path: Path) -> None:
     raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
-    raw["network"] |= {"nat_gateways": 1, "training_mask": 19}
+    subnets = {zone: f"subnet-0123456789abcde{zone[-1]}0" for zone in raw["network"]["zones"]}
+    raw["network"] |= {"vpc_id": VPC, "subnet_ids": subnets, "interface_endpoints": []}
     raw["file_system"] = {
-        "capacity_gib": 19200,
-        "throughput_mbps_per_tib": 250,
-        "efa": True,
-    }
+        "storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000, "efa": True, "export": True,
+        "zone": "us-east-1b",
+    }  # fmt: skip
     config, problems = check(raw)
     assert problems == []
-    found = synthesise("prod", tmp_path / "more", config)
+    found = synthesise("prod", tmp_path / "imported", config)
     assert found.report == []
-    template = found.template("network")
-    template.resource_count_is("AWS::EC2::NatGateway", 1)
-    assert all(not subnet["MapPublicIpOnLaunch"] for subnet in found.resources("AWS::EC2::Subnet"))
+    for kind in ("VPC", "Subnet", "VPCEndpoint", "FlowLog", "RouteTable"):
+        assert found.resources(f"AWS::EC2::{kind}") == []
+    assert {group["VpcId"] for group in found.resources("AWS::EC2::SecurityGroup")} == {VPC}
     (file_system,) = found.resources("AWS::FSx::FileSystem")
-    assert file_system["LustreConfiguration"]["EfaEnabled"] is True
+    assert file_system["SubnetIds"] == [subnets["us-east-1b"]]
+    assert file_system["StorageType"] == "INTELLIGENT_TIERING"
+    assert file_system["LustreConfiguration"]["ThroughputCapacity"] == 4000
+    paths = {
+        link["FileSystemPath"]: sorted(link["S3"])
+        for link in found.resources("AWS::FSx::DataRepositoryAssociation")
+    }
+    assert paths["/research"] == ["AutoImportPolicy"]
+    assert paths["/exports/research"] == ["AutoExportPolicy"]
+    _cfn_lint(found)
+
+
+def test_a_scratch_file_system_takes_neither_key_nor_throughput(tmp_path: Path) -> None:
+    raw = tomllib.loads((CONFIG_FOLDER / "dev.toml").read_text())
+    raw["file_system"] = {"deployment": "SCRATCH_2", "capacity_gib": 4800}
+    config, problems = check(raw)
+    assert problems == []
+    found = synthesise("dev", tmp_path / "scratch", config)
+    assert found.report == []
+    (file_system,) = found.resources("AWS::FSx::FileSystem")
+    assert "KmsKeyId" not in file_system
+    assert set(file_system["LustreConfiguration"]) == {"DeploymentType", "DataCompressionType"}
     _cfn_lint(found)
 
 

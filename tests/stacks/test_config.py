@@ -13,7 +13,13 @@ from stacks.config import CONFIG_FOLDER, check, environments, load
 
 @pytest.fixture
 def raw() -> dict[str, Any]:
-    return copy.deepcopy(tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text()))
+    """prod, with every section that there is."""
+    raw = copy.deepcopy(tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text()))
+    raw["planned"] = {
+        "instance_type": "ml.p5.48xlarge", "nodes": 64, "purchase": "spot", "data_mode": "fsx",
+    }  # fmt: skip
+    raw["budget"] = {"monthly_usd": 1000}
+    return raw
 
 
 def _set(raw: dict[str, Any], path: str, value: Any) -> None:
@@ -41,9 +47,38 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("network.training_mask", 17, "network.training_mask", "addresses"),
     ("network.nat_gateways", 4, "network.nat_gateways", "more NAT gateways"),
     ("network.interface_endpoints", ["s3"], "network.interface_endpoints.0", "free"),
-    ("network.interface_endpoints", ["ECR API"], "network.interface_endpoints.0", "service name"),
+    ("network.interface_endpoints", ["ECR API"], "network.interface_endpoints.0", "no service"),
     ("file_system.capacity_gib", 3000, "file_system.capacity_gib", "2400 or 4800"),
     ("file_system.capacity_gib", 600, "file_system.capacity_gib", "1200"),
+    ("region", "eu-west-9", "region", "did you mean 'eu-west-"),
+    ("region", "us-gov-north-1", "region", "no region that has SageMaker"),
+    ("network.interface_endpoints", ["ecr.apis"], "network.interface_endpoints.0", "'ecr.api'"),
+    (
+        "network.no_internet", True,
+        "network.interface_endpoints", "sagemaker.api cannot be reached",
+    ),
+    ("network.vpc_id", "vpc-1", "network.vpc_id", "pattern"),
+    ("network.subnet_ids", {"us-east-1a": "subnet-0123456789abcdef0"},
+     "network.subnet_ids", "subnets of no VPC"),
+    ("file_system.throughput_mbps_per_tib", 300,
+     "file_system.throughput_mbps_per_tib", "125, 250, 500, 1000"),
+    ("file_system.zone", "us-east-1f", "file_system.zone", "one of us-east-1a, us-east-1b"),
+    ("file_system.deployment", "SCRATCH_1", "file_system.deployment", "SCRATCH_2"),
+    ("file_system.throughput_mbps", 4000, "file_system.throughput_mbps", "means nothing"),
+    ("file_system.capacity_gib", None, "file_system.capacity_gib", "required on SSD"),
+    ("planned.instance_type", "ml.p5.49xlarge", "planned.instance_type", "ml.p5.48xlarge"),
+    (
+        "planned.nodes", 600, "network.training_mask",
+        "(32 EFA interfaces + 1) × 600 = 19800 addresses, and a /18 has 16384 − 5",
+    ),
+    ("planned.warm_pool_seconds", 600, "planned.warm_pool_seconds", "no warm pool for a spot"),
+    ("planned.zone", "us-east-1f", "planned.zone", "one of us-east-1a"),
+    ("planned.zone", "us-east-1b", "planned.zone", "the file system lies in us-east-1a"),
+    ("planned.instance_type", "ml.m5.12xlarge", "planned.efa", "has no EFA"),
+    ("planned.purchase", "reserved", "planned.purchase", "training_plan"),
+    ("budget.monthly_usd", 0, "budget.monthly_usd", "greater than"),
+    ("budget.alert_percent", [0], "budget.alert_percent.0", "greater than"),
+    ("tags", {"project": "everstep"}, "tags.environment", "needed by the budget"),
     (
         "file_system.throughput_mbps_per_tib", 200,
         "file_system.throughput_mbps_per_tib", "125, 250, 500, 1000",

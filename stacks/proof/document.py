@@ -1,0 +1,135 @@
+"""docs/security.md from an assembly: each finding that stays, each wildcard, and why.
+
+``python -m stacks.proof.document cdk.out/prod`` writes it, ``--check`` compares.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stacks.config import ROOT
+from stacks.proof.resolved import load, place_of
+from stacks.wildcards import IAM_LINT, reason_for
+
+PAGE = ROOT / "docs" / "security.md"
+HEAD = """# What a security reviewer asks
+
+Generated from the synthesised `prod` environment by `make security`; `make check` compares. Change
+a reason in `stacks/suppressions.py` or `stacks/wildcards.py`, not here. Tools: cdk-nag
+(AwsSolutions, NIST 800-53 R5, and our own rules in `stacks/proof/rules.py`), CDK's template checks,
+cfn-lint, checkov, parliament over every policy document, statelint on the definition. None of them
+has a finding left but these. Decisions behind them: [adr 17](adr/0017-findings-that-stay.md).
+"""
+
+
+def page(folder: Path) -> str:
+    parts = [
+        HEAD,
+        _section(
+            "Findings that stay, by rule",
+            "Suppressed on each of these resources, never on a stack.",
+            ("rule", "reason", "resources"),
+            _findings(folder),
+        ),
+        _section(
+            "Policies with a wildcard in a resource",
+            "No action of ours is a wildcard. `*` in a key's or a bucket's own policy is that key "
+            "or bucket, and is not listed.",
+            ("role", "actions", "resource", "reason"),
+            _wildcards(folder),
+        ),
+        _section(
+            "Findings of the IAM linter that stay",
+            "By the linter's issue and the start of what it is about.",
+            ("finding", "reason"),
+            sorted(IAM_LINT.items()),
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, text: str, columns: tuple[str, ...], rows: Any) -> str:
+    lines = [f"\n## {title}\n", text, "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _findings(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Wildcards aside, which have a section of their own."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    report = json.loads((folder / "validation-report.json").read_text())
+    for plugin in report["pluginReports"]:
+        for violation in plugin.get("suppressedViolations", []):
+            if "-IAM5[" in violation["ruleName"]:
+                continue
+            for construct in violation["violatingConstructs"]:
+                key = (violation["ruleName"], violation["reason"])
+                found[key].add(construct["constructPath"])
+    for template in folder.glob("*.template.json"):
+        for resource in json.loads(template.read_text())["Resources"].values():
+            metadata = resource.get("Metadata", {})
+            for skip in metadata.get("checkov", {}).get("skip", []):
+                found[(skip["id"], skip["comment"])].add(metadata["aws:cdk:path"])
+    for (rule, reason), paths in sorted(found.items()):
+        short = sorted(path.removesuffix("/Resource") for path in paths)
+        yield rule, reason, ", ".join(f"`{path}`" for path in short)
+
+
+def _wildcards(folder: Path) -> list[tuple[str, str, str, str]]:
+    rows = set()
+    resolved = load(folder, place_of(folder))
+    for stack, template in resolved.items():
+        raw = json.loads((folder / f"{stack}.template.json").read_text())
+        for logical, resource in template["Resources"].items():
+            if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+                continue
+            path = resource["Metadata"]["aws:cdk:path"].removesuffix("/Resource")
+            unresolved = raw["Resources"][logical]["Properties"]["PolicyDocument"]["Statement"]
+            statements = resource["Properties"]["PolicyDocument"]["Statement"]
+            for statement, before in zip(statements, unresolved, strict=True):
+                actions = _list(statement["Action"])
+                if statement["Effect"] != "Allow":
+                    continue
+                names = zip(_list(statement["Resource"]), _list(before["Resource"]), strict=True)
+                for name, original in names:
+                    spelt = _flat(original)
+                    if "*" in spelt:
+                        reason = reason_for(spelt, actions) or "NO REASON"
+                        rows.add((f"`{path}`", ", ".join(actions), f"`{name}`", reason))
+    return sorted(rows)
+
+
+def _flat(value: Any) -> str:
+    """As ``stacks.wildcards`` spells it: another stack's thing is its export's name."""
+    if isinstance(value, str):
+        return value
+    ((name, inner),) = value.items()
+    if name == "Fn::Join":
+        return str(inner[0]).join(_flat(part) for part in inner[1])
+    return str(inner)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def main(arguments: list[str]) -> int:
+    folder = Path(next(a for a in arguments if not a.startswith("--")))
+    text = page(folder) + "\n"
+    if "NO REASON" in text:
+        print("a wildcard has no reason: add a row to stacks/wildcards.py", file=sys.stderr)
+        return 1
+    if "--check" not in arguments:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        print(f"{PAGE.relative_to(ROOT)} is not what {folder} has\n  hint: make security")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

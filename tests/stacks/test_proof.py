@@ -1,0 +1,169 @@
+"""The reviewers themselves: rules that see what they are for, suppressions that are needed."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Duration, Stack, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+
+from stacks.proof.document import page
+from stacks.proof.resolved import Place, documents, load, place_of
+from stacks.proof.rules import RULES, EverstepChecks
+from stacks.suppressions import SUPPRESSIONS, plugin_of
+
+from .conftest import Synthesised, violations
+
+
+def _group(stack: Stack) -> ec2.CfnSecurityGroup:
+    return ec2.CfnSecurityGroup(stack, "Group", group_description="g")
+
+
+def _no_self_egress(stack: Stack) -> None:
+    group = _group(stack).attr_group_id
+    ec2.CfnSecurityGroupIngress(
+        stack, "In", group_id=group, ip_protocol="-1", source_security_group_id=group
+    )
+
+
+def _all_from_elsewhere(stack: Stack) -> None:
+    group = _group(stack).attr_group_id
+    ec2.CfnSecurityGroupIngress(
+        stack, "In", group_id=group, ip_protocol="-1", source_security_group_id="sg-other"
+    )
+
+
+def _lustre(stack: Stack, capacity: int = 1200, **more: object) -> fsx.CfnFileSystem:
+    return fsx.CfnFileSystem(
+        stack,
+        "Lustre",
+        file_system_type="LUSTRE",
+        storage_type="SSD",
+        storage_capacity=capacity,
+        lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
+            deployment_type="PERSISTENT_2", per_unit_storage_throughput=250, efa_enabled=True
+        ),
+        **{"subnet_ids": ["subnet-1"], "kms_key_id": "k", **more},  # type: ignore[arg-type]
+    )
+
+
+def _auto_export(stack: Stack) -> None:
+    association = fsx.CfnDataRepositoryAssociation
+    association(
+        stack,
+        "Link",
+        file_system_id="fs-1",
+        file_system_path="/checkpoints",
+        data_repository_path="s3://b/",
+        s3=association.S3Property(
+            auto_export_policy=association.AutoExportPolicyProperty(events=["NEW"])
+        ),
+    )
+
+
+def _expiring(stack: Stack) -> None:
+    s3.Bucket(stack, "Store", lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(30))])
+
+
+def _unbound_role(stack: Stack) -> None:
+    iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+
+
+def _policy(stack: Stack, *actions: str, resource: str = "arn:aws:iam::1:role/x") -> None:
+    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    for action in actions:
+        role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+
+
+def _whole_batches(stack: Stack) -> None:
+    lambda_.CfnEventSourceMapping(stack, "Map", function_name="f", event_source_arn="q")
+
+
+def _public(stack: Stack) -> None:
+    ec2.CfnSubnet(stack, "Subnet", vpc_id="vpc-1", map_public_ip_on_launch=True)
+
+
+WRONG: dict[str, Callable[[Stack], object]] = {
+    "EfaSelfEgress": _no_self_egress,
+    "AllTrafficFromOthers": _all_from_elsewhere,
+    "LustreKey": lambda stack: _lustre(stack, 19200, kms_key_id=None),
+    "LustreEfaCapacity": _lustre,
+    "LustreOneSubnet": lambda stack: _lustre(stack, 19200, subnet_ids=["a", "b"]),
+    "LustreAutoExport": _auto_export,
+    "CurrentObjectsExpire": _expiring,
+    "SageMakerRoleBound": _unbound_role,
+    "PassRoleService": lambda stack: _policy(stack, "iam:PassRole"),
+    "CreateJobPassesRole": lambda stack: _policy(stack, "sagemaker:CreateTrainingJob"),
+    "PartialBatches": _whole_batches,
+    "SubnetPublicAddress": _public,
+}
+
+
+def test_there_is_a_wrong_template_for_each_rule_of_ours() -> None:
+    assert set(WRONG) == {rule.name for rule in RULES}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rule_of_ours_sees_what_it_is_for_and_no_other_does(name: str, tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path), analytics_reporting=False)
+    WRONG[name](Stack(app, "Bad"))
+    Validations.of(app).add_plugins(EverstepChecks(app))
+    with pytest.raises(RuntimeError):
+        app.synth()
+    ours = [v["ruleName"] for v in violations(tmp_path) if v["ruleName"].startswith("Everstep")]
+    assert ours == [f"Everstep-{name}"]
+
+
+def test_every_suppression_is_needed_and_is_one_resource_at_a_time(
+    prod: Synthesised, more: Synthesised
+) -> None:
+    used = {
+        (violation["ruleName"], violation["reason"])
+        for folder in (prod.folder, more.folder)
+        for plugin in json.loads((folder / "validation-report.json").read_text())["pluginReports"]
+        for violation in plugin.get("suppressedViolations", [])
+        # at the resource itself, or the policy around it: never at a stack
+        if violation["acknowledgedAt"].count("/") >= 2
+    }
+    for row in SUPPRESSIONS:
+        rules = [rule for rule in row.rules if plugin_of(rule) != "checkov"]
+        if rules:
+            assert any((rule, row.reason) in used for rule in rules), row
+
+
+def test_checkov_skips_are_on_resources(prod: Synthesised) -> None:
+    ids = {
+        skip["id"]
+        for template in prod.templates.values()
+        for resource in template["Resources"].values()
+        for skip in resource.get("Metadata", {}).get("checkov", {}).get("skip", [])
+    }
+    assert ids == {
+        rule for row in SUPPRESSIONS for rule in row.rules if plugin_of(rule) == "checkov"
+    }
+
+
+def test_the_page_for_reviewers_lists_every_suppression_and_wildcard(prod: Synthesised) -> None:
+    text = page(prod.folder)
+    assert "NO REASON" not in text
+    for row in SUPPRESSIONS:
+        assert row.reason in text or "NAT" in row.reason  # prod has none
+    assert re.search(r"JobRoleApplied.*PutMetricData.*keeps it to SageMaker's namespace", text)
+
+
+def test_policies_resolve_to_whole_arns(prod: Synthesised) -> None:
+    assert place_of(prod.folder) == Place("aws", "us-east-1", "444455556666")
+    found = list(documents(load(prod.folder, place_of(prod.folder))))
+    assert {document.kind for document in found} == {"identity", "trust", "resource"}
+    for document in found:
+        for statement in document.document["Statement"]:
+            resources = statement.get("Resource", [])
+            for name in [resources] if isinstance(resources, str) else resources:
+                assert name == "*" or re.fullmatch(r"arn:aws:[a-z0-9-]+:[^{}]*", name), name
+                assert "unknown" not in name

@@ -1,0 +1,105 @@
+"""Every environment in every kind of region: synthesised without a finding, or refused in words."""
+
+import copy
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+
+from stacks.config import CONFIG_FOLDER, check, environments
+from stacks.regions import REGIONS
+
+from .conftest import synthesise
+
+WHERE = (
+    "us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1", "us-gov-west-1", "cn-north-1",
+)  # fmt: skip
+USED = (
+    "sagemaker", "stepfunctions", "lambda", "dynamodb", "fsx", "ecr", "events", "sqs", "sns",
+    "kms", "logs", "cloudwatch", "xray", "service-quotas",
+)  # fmt: skip
+
+
+def moved(env: str, region: str) -> dict[str, Any]:
+    """An environment's config with nothing changed but where it is."""
+    raw = copy.deepcopy(tomllib.loads((CONFIG_FOLDER / f"{env}.toml").read_text()))
+    raw["network"]["zones"] = [region + zone[-1] for zone in raw["network"]["zones"]]
+    for part in ("file_system", "planned"):
+        if "zone" in raw.get(part, {}):
+            raw[part]["zone"] = region + raw[part]["zone"][-1]
+    for team in raw["teams"]:
+        partition = REGIONS[region]
+        roles = team.get("adopt_job_roles", [])
+        team["adopt_job_roles"] = [role.replace("arn:aws:", f"arn:{partition}:") for role in roles]
+    return raw | {"region": region}
+
+
+def _synthesises(env: str, region: str, folder: Path) -> None:
+    raw = moved(env, region)
+    config, problems = check(raw)
+    if "budget" in raw and region.startswith("cn-"):
+        assert "AWS Budgets cannot be used from cn-north-1" in str(problems[0])
+        del raw["budget"]
+        config, problems = check(raw)
+    assert config is not None, problems
+    found = synthesise(env, folder, config)
+    assert found.report == []
+    assert found.missing == []
+    for other in {"aws", "aws-cn", "aws-us-gov"} - {REGIONS[region]}:
+        for part, template in found.templates.items():
+            text = json.dumps([r.get("Properties") for r in template["Resources"].values()])
+            assert f"arn:{other}:" not in text, (part, other)
+
+
+@pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1"])
+def test_prod_in_another_partition(region: str, tmp_path: Path) -> None:
+    _synthesises("prod", region, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("region", WHERE)
+@pytest.mark.parametrize("env", environments())
+def test_every_environment_everywhere(env: str, region: str, tmp_path: Path) -> None:
+    _synthesises(env, region, tmp_path)
+
+
+def test_regions_are_those_that_botocore_knows() -> None:
+    session = botocore.session.get_session()
+    for service in USED:
+        known = {
+            region: partition
+            for partition in ("aws", "aws-cn", "aws-us-gov")
+            for region in session.get_available_regions(service, partition)
+        }
+        assert known == REGIONS, service
+
+
+@pytest.mark.parametrize(
+    ("region", "change", "path", "words"),
+    [
+        (
+            "cn-north-1", {"file_system": {"deployment": "SCRATCH_2", "capacity_gib": 1200}},
+            "file_system.deployment", "no SCRATCH_2 in cn-north-1",
+        ),
+        (
+            "us-gov-west-1",
+            {"file_system": {"storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000}},
+            "file_system.storage", "not known to exist in us-gov-west-1",
+        ),
+        ("cn-northwest-1", {}, "lambdas.powertools_layer", "publishes no layer in cn-northwest-1"),
+        (
+            "us-gov-west-1",
+            {"lambdas": {"powertools_layer": "arn:aws:lambda:x:017000801446:layer:P:1"}},
+            "lambdas.powertools_layer", "write {publisher}",
+        ),
+        ("cn-north-1", {"budget": {"monthly_usd": 9}}, "budget", "set a budget in the console"),
+    ],
+)  # fmt: skip
+def test_what_a_region_lacks_is_refused_with_that_reason(
+    region: str, change: dict[str, Any], path: str, words: str
+) -> None:
+    _, problems = check(moved("dev", region) | change)
+    assert [(p.path, True) for p in problems] == [(path, words in str(p)) for p in problems]
