@@ -227,8 +227,14 @@ def documents_of(
     tokens: NDArray[np.int64], separator: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``positions`` and ``documents`` of a ``Batch``: see there. Both (samples, length)."""
-    begins = np.zeros((len(tokens), tokens.shape[1] - 1), dtype=bool)
-    np.equal(tokens[:, :-2], separator, out=begins[:, 1:])
-    place = np.arange(begins.shape[1])
-    start = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
-    return place - start, np.cumsum(begins, axis=1)
+    samples, length = len(tokens), tokens.shape[1] - 1
+    ends = np.flatnonzero(tokens[:, :-1] == separator)
+    windows = np.arange(0, samples * length, length)
+    # a document begins with each window and behind each separator that does not end one
+    begins = np.sort(np.concatenate([windows, ends[(ends + 1) % length != 0] + 1]))
+    sizes = np.diff(begins, append=samples * length)
+    numbers = np.arange(len(begins)) - np.searchsorted(begins, begins - begins % length)
+    start = np.repeat(begins, sizes)
+    positions = np.subtract(np.arange(samples * length), start, out=start)
+    shape = (samples, length)
+    return positions.reshape(shape), np.repeat(numbers, sizes).reshape(shape)

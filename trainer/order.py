@@ -9,12 +9,13 @@ source that follow each other, so its windows adjoin in storage. Positions go th
 the block's run ``j``. So the samples of one batch come from as many places of the corpus as it
 has slots, while each rank, whatever the number of ranks, reads whole runs and no other rank's.
 
-A keyed Feistel network permutes the numbers below a power of four; numbers at or above the
-number of items are walked past.
+A keyed Feistel network over two digits permutes the numbers below the least product of two
+nearly equal digits that holds all items; the few numbers beyond the items are walked past.
 """
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class Order:
 
     def __init__(self, count: int, key: str) -> None:
         self.count = count
-        bits = max(1, ((count - 1).bit_length() + 1) // 2)
-        self._bits, self._mask = np.uint64(bits), np.uint64((1 << bits) - 1)
+        high = max(1, isqrt(count - 1) + 1)
+        self._high, self._low = np.uint64(high), np.uint64(-(-count // high))
         keys = blake2b(key.encode(), digest_size=8 * _ROUNDS).digest()
         self._keys = np.frombuffer(keys, dtype="<u8").astype(np.uint64)
 
@@ -53,10 +54,11 @@ class Order:
         return values.astype(np.int64)
 
     def _permute(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        left, right = values >> self._bits, values & self._mask
-        for key in self._keys:
-            left, right = right, left ^ (_mix(right ^ key) & self._mask)
-        return (left << self._bits) | right
+        high, low = np.divmod(values, self._low)
+        for odd, even in zip(self._keys[::2], self._keys[1::2], strict=True):
+            high = (high + _mix(low ^ odd)) % self._high
+            low = (low + _mix(high ^ even)) % self._low
+        return high * self._low + low
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _shares(weights: list[float]) -> Numbers:
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Finaliser of a 64-bit hash: every input bit reaches the low bits that are kept."""
+    """Finaliser of a 64-bit hash, cut to 63 bits so that a small number may be added."""
     values = (values ^ (values >> np.uint64(31))) * np.uint64(0x7FB5D329728EA185)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x81DADEF4BC2DD44D)
-    return values ^ (values >> np.uint64(33))
+    return (values ^ (values >> np.uint64(33))) >> np.uint64(1)

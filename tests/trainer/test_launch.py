@@ -152,8 +152,9 @@ def test_a_frozen_rank_becomes_an_error(launch: Launch, tmp_path: Path) -> None:
     assert failure.step
 
 
-def test_two_ranks_on_s3(launch: Launch, tmp_path: Path) -> None:
-    """Over a socket, as the emulator has it: one upload a node, manifest last, exact resume."""
+def test_two_ranks_on_s3(launch: Launch, tmp_path: Path, dataset: Path) -> None:
+    """Over a socket, as the emulator has it: one upload a node, manifest last, exact resume; the
+    data streamed too."""
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -167,24 +168,31 @@ def test_two_ranks_on_s3(launch: Launch, tmp_path: Path) -> None:
             "AWS_SECRET_ACCESS_KEY": "testing",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        boto3.client(
+        s3 = boto3.client(
             "s3",
             endpoint_url=aws["AWS_ENDPOINT_URL"],
             region_name="us-east-1",
             aws_access_key_id="testing",
             aws_secret_access_key="testing",
-        ).create_bucket(Bucket="runs")
+        )
+        s3.create_bucket(Bucket="runs")
+        for path in dataset.iterdir():
+            s3.put_object(Bucket="runs", Key=f"corpus/{path.name}", Body=path.read_bytes())
         on_s3 = aws | {
             "EVERSTEP_CHECKPOINT_URI": "s3://runs/r/checkpoints",
             "EVERSTEP_OUTPUT_URI": "s3://runs/r/output",
+            "EVERSTEP_DATA_URI": "s3://runs/corpus",
         }
+        streamed = {"data__mode": "s3", "data__path": ""}
         whole = launch("disk")
         assert whole.wait() == 0, whole.text
-        first = launch("s3", environment=on_s3, stop__steps=12, checkpoint__every_steps=5)
+        first = launch(
+            "s3", environment=on_s3, stop__steps=12, checkpoint__every_steps=5, **streamed
+        )
         first.wait_for(lambda line: line["everstep"] == "committed")
         first.process.send_signal(signal.SIGTERM)
         assert first.wait() == 0, first.text
-        second = launch("s3", number=2, environment=on_s3)
+        second = launch("s3", number=2, environment=on_s3, **streamed)
         assert second.wait() == 0, second.text
         assert losses(first.lines) | losses(second.lines) == losses(whole.lines)
     finally:
