@@ -78,7 +78,9 @@ class S3Dataset:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, span: Span) -> None:
-        if span not in self._spans:
+        asked = self._spans.get(span)
+        # what failed while it was read ahead gets another chance when it is needed
+        if asked is None or (asked.done() and asked.exception() is not None):
             self._spans[span] = self._threads.submit(self._read, *span)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:

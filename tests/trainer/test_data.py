@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trainer import shards
 from trainer.data import Dataset, Samples
 from trainer.errors import DataError
 from trainer.prepare import main as prepare_main
@@ -27,6 +28,33 @@ def test_shards_may_be_spread_over_folders(tmp_path: Path) -> None:
     index = write_dataset(tmp_path, range(100), 100, shard_tokens=7, folders=4)
     assert {shard.file.split("/")[0] for shard in index.shards} == {"00", "01", "02", "03"}
     assert Dataset(tmp_path).window(0, 100).tolist() == list(range(100))
+
+
+def test_a_large_dataset_is_asked_for_in_whole_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where pages come over a network: small shards, none of whose ends is that of a page."""
+    write_dataset(tmp_path, np.arange(60_000), 60_000, shard_tokens=7_001)
+
+    def batches() -> np.ndarray:
+        samples = Samples([Dataset(tmp_path)], 8, seed=0, vocab_size=60_000, global_batch=4)
+        assert samples.run > 8
+        return np.stack([samples.batch(range(p, p + 4)).tokens for p in range(0, 15_000, 4)])
+
+    small = batches()
+    monkeypatch.setattr(shards, "HASHED_UP_TO", 0)
+    asked: list[tuple[int, int]] = []
+    honest = Dataset.expect
+
+    def expect(self: Dataset, spans: np.ndarray) -> None:
+        asked.extend((start, stop) for start, stop in spans.tolist())
+        honest(self, spans)
+
+    monkeypatch.setattr(Dataset, "expect", expect)
+    assert (batches() == small).all()
+    tokens = np.unique([t for start, stop in asked for t in range(start, stop)])
+    assert set(small[..., 0].ravel().tolist()) <= set(tokens.tolist())
+    assert len(asked) < 15_000 / 8
 
 
 def _documents(tokens: list[int]) -> tuple[list[int], list[int]]:

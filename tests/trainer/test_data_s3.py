@@ -145,6 +145,21 @@ def test_it_is_read_ahead_of_the_step(s3: FaultyS3, uri: str) -> None:
     assert (ahead[0] != first[0]).any()
 
 
+def test_what_failed_ahead_of_the_step_is_read_when_it_is_needed(
+    s3: FaultyS3, uri: str, folder: Path
+) -> None:
+    dataset = S3Dataset(uri, verify=False, patience=0)
+    given, failed = samples(dataset), 0
+    s3.faults = lambda key, number: None if len(s3.gets) <= CONNECTIONS else "503 SlowDown"
+    first = batches(given, range(1))
+    for future in dataset._spans.values():
+        failed += future.exception() is not None
+    assert failed > BATCH / 2
+    s3.faults = lambda key, number: None
+    later = batches(given, range(1, 17))
+    assert (np.concatenate([first, later]) == batches(samples(Dataset(folder)), range(17))).all()
+
+
 def test_only_what_is_coming_is_kept(uri: str) -> None:
     dataset = S3Dataset(uri)
     given = samples(dataset)
