@@ -226,7 +226,8 @@ def _load_ours(bed: Bed, scratch: Path) -> None:
 
     saver = bed.saver(str(scratch / "ours"), scratch / "node", group := bed.group())
     quiet = Reporter(-1)
-    found = Finder(open_store(str(scratch / "ours")), group, saver._worker, quiet).find()
+    finder = Finder(open_store(str(scratch / "ours")), group, saver._worker, quiet)
+    found = finder.find(bed.tensors, bed.loop.mesh)
     assert found is not None
     load(found, bed.tensors, bed.loop, group, saver._worker, quiet, 0)
 

@@ -73,8 +73,8 @@ def train(
         identity=_identity(config, samples),
     )
     finder = Finder(store, group, worker, report)
-    found = finder.find()
     tensors = live_tensors(model, optimizer)
+    found = finder.find(tensors, state.mesh)
     if found is not None:
         state = load(found, tensors, state, group, worker, report, recipe.seed)
     report.line("resume", step=state.step, checkpoint=str(found.name) if found else None)

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from moto.server import ThreadedMotoServer
 
 from everstep.contracts.env import TrainerEnv
 from tests.trainer.harness import SMALL, VOCAB, Alone, Job, Launch, Lines, progress, start_job
@@ -74,3 +76,23 @@ def launch(dataset: Path, tmp_path: Path) -> Iterator[Launch]:
     for job in jobs:
         job.process.kill()
         job.process.wait()
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A server that outlives whom we kill; the environment that leads a rank to it."""
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://localhost:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "EVERSTEP_CHECKPOINT_URI": f"s3://runs/{tmp_path.name}",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="runs")
+    yield environment
+    server.stop()

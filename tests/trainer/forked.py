@@ -98,6 +98,7 @@ def start_ranks(
     dataset: Path,
     *,
     ranks: int = 1,
+    nodes: int = 1,
     number: int = 1,
     prepare: dict[int, list[Prepare]] | None = None,
     environment: dict[str, str] | None = None,
@@ -114,10 +115,9 @@ def start_ranks(
         "EVERSTEP_ML_ROOT": str(base / "ml"),
         "EVERSTEP_CHECKPOINT_URI": str(base / "checkpoints"),
         "EVERSTEP_OUTPUT_URI": str(base / "output"),
-        "EVERSTEP_NODE_DIR": str(base / f"node-{number}"),
         "EVERSTEP_LAUNCH": str(number),
         "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks // nodes),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "GLOO_SOCKET_IFNAME": "lo",
@@ -127,7 +127,12 @@ def start_ranks(
     for rank in range(ranks):
         here, there = FORKS.Pipe(duplex=False)
         output = base / f"rank-{rank}-of-launch-{number}.log"
-        mine = given | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        node, local = divmod(rank, ranks // nodes)
+        mine = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "EVERSTEP_NODE_DIR": str(base / f"node-{node}-of-launch-{number}"),
+        } | given
         process = FORKS.Process(
             target=_run, args=(mine, output, (prepare or {}).get(rank, []), there), daemon=True
         )

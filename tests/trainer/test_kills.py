@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 from torch import Tensor
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName
@@ -131,26 +129,6 @@ def test_two_ranks_killed_in_a_save(
     resumed = start(2, ranks=2)
     assert resumed.wait() == [0, 0], resumed.text
     _assert_same(unbroken(2), broken, resumed, tmp_path / "checkpoints")
-
-
-@pytest.fixture
-def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A server that outlives whom we kill; the environment that leads a rank to it."""
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://localhost:{port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "EVERSTEP_CHECKPOINT_URI": f"s3://runs/{tmp_path.name}",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="runs")
-    yield environment
-    server.stop()
 
 
 @pytest.mark.parametrize(

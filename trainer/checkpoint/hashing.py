@@ -4,13 +4,22 @@ import io
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import (
+    FileSystem,
+    FileSystemWriter,
+    _StoragePrefix,
+)
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
 
 from everstep.contracts.manifest import ManifestEntry
+from trainer.checkpoint.planning import is_scalar
 
 
 class _HashingStream(io.IOBase):
@@ -74,6 +83,22 @@ class HashingWriter(FileSystemWriter):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, single_file_per_rank=True, sync_files=True, thread_count=1)
         self.fs: _HashingFileSystem = _HashingFileSystem()
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """``__RANK_0.distcp``, and scalars in ``__RANK_scalars_0.distcp``."""
+        prefix = plan.storage_data.prefix
+        parts = {
+            prefix: [item for item in plan.items if not is_scalar(item)],
+            f"{prefix}scalars_": [item for item in plan.items if is_scalar(item)],
+        }
+        results: list[WriteResult] = []
+        for start, items in parts.items():
+            if items:
+                part = replace(plan, items=items, storage_data=_StoragePrefix(start))
+                results += super().write_data(part, planner).wait()
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
 
     @property
     def entries(self) -> list[ManifestEntry]:

@@ -1,8 +1,10 @@
 """Finding, verifying and loading the newest good checkpoint, at every start.
 
-Rank 0 alone lists. What it picks is hashed before anything in it is unpickled: by all ranks
-together in a folder, by one rank a node while it downloads from S3. A checkpoint that is not
-what was written is named aloud, and the next older one is taken.
+Rank 0 alone lists. What it picks is hashed before anything in it is unpickled. In a folder all
+ranks hash it together. From S3 each node brings what its ranks will read, and no more: first
+``.metadata`` and ``loop.json``, which say what that is, then those data files, a share each rank.
+A file that lies on the node already (``COPY``: a restart in the job) is hashed, not brought. A
+checkpoint that is not what was written is named aloud, and the next older one is taken.
 """
 
 import shutil
@@ -13,11 +15,12 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 
-from everstep.contracts.manifest import CheckpointName, Manifest
+from everstep.contracts.manifest import CheckpointName, Manifest, ManifestEntry
 from trainer.checkpoint.catalogue import (
     BrokenCheckpoint,
     Catalogue,
@@ -28,9 +31,14 @@ from trainer.checkpoint.state import LOOP_NAME, LoopState, restore_rng, rng_name
 from trainer.errors import ConfigError
 from trainer.host import Worker
 from trainer.report import Reporter
-from trainer.store import Store
+from trainer.store import Store, hash_file
 
 T = TypeVar("T")
+COPY = "copy"
+"""Folder of a node that holds the node's part of the newest checkpoint, from one start of the ranks
+to the next: saved there, or brought there to be loaded."""
+HEADS = (".metadata", LOOP_NAME)
+"""Small files, which say what lies in the others."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +59,14 @@ class Finder:
     worker: Worker
     report: Reporter
     broken: set[CheckpointName] = field(default_factory=set)
+    fetched: int = 0
+    """Bytes that this rank brought from the store."""
 
-    def find(self) -> Found | None:
-        """The newest committed checkpoint that verifies; None where there is none."""
+    def find(self, tensors: dict[str, Tensor], mesh: str) -> Found | None:
+        """The newest committed checkpoint that verifies; None where there is none.
+
+        ``tensors`` and ``mesh``: what ``load`` will be given, to know which files it reads.
+        """
         catalogue = Catalogue(self.store)
         listed = catalogue.newest_first() if self.worker.rank == 0 else []
         while True:
@@ -61,7 +74,13 @@ class Finder:
             if choice is None:
                 return None
             name, manifest = choice
-            folder, reasons = self._verify(name, manifest)
+            in_place = self.store.local(str(name))
+            folder = in_place or self.worker.node_dir / COPY / str(name)
+            if in_place:
+                mine = manifest.entries[self.worker.rank :: self.worker.world_size]
+                reasons = self._verify(name, folder, mine)
+            else:
+                reasons = self._bring(name, folder, manifest, tensors, mesh)
             if not reasons:
                 return Found(name, manifest, folder)
             self._skip(name, reasons[0])
@@ -81,27 +100,54 @@ class Finder:
         self.broken.add(name)
         self.report.line("skip_checkpoint", checkpoint=str(name), reason=reason)
 
-    def _verify(self, name: CheckpointName, manifest: Manifest) -> tuple[Path, list[str]]:
-        """The folder to load from, and what is wrong with it (the same on every rank)."""
+    def _bring(
+        self,
+        name: CheckpointName,
+        folder: Path,
+        manifest: Manifest,
+        tensors: dict[str, Tensor],
+        mesh: str,
+    ) -> list[str]:
+        """What the ranks of this node read, onto this node; what is wrong with it."""
         worker = self.worker
-        folder = self.store.local(str(name))
-        if folder is not None:
-            mine = manifest.entries[worker.rank :: worker.world_size]
-        else:
-            folder = worker.node_dir / "restore" / str(name)
-            mine = manifest.entries if worker.local_rank == 0 else []
-            if worker.local_rank == 0:
-                shutil.rmtree(folder.parent, ignore_errors=True)
+        if worker.local_rank == 0:
+            drop_copies(worker.node_dir, folder.name)
+        entries = {entry.path: entry for entry in manifest.entries}
+        heads = [entries.pop(path) for path in HEADS if path in entries]
+        reasons = self._verify(name, folder, heads if worker.local_rank == 0 else [])
+        if reasons:
+            return reasons
+        loop = LoopState.model_validate_json((folder / LOOP_NAME).read_text())
+        read = files_read(folder, wanted(folder, tensors, loop.mesh == mesh, worker.rank))
+        first = worker.node * worker.local_world_size
+        node = self._gather(read)[first : first + worker.local_world_size]
+        needed = sorted(set().union(*node) & entries.keys())
+        mine = needed[worker.local_rank :: worker.local_world_size]
+        reasons = self._verify(name, folder, [entries[path] for path in mine])
+        total = sum(entry.size for entry in manifest.entries)
+        self.report.log(
+            f"{name}: the first rank brought {self.fetched} of {total} bytes from the store"
+        )
+        return reasons
+
+    def _verify(
+        self, name: CheckpointName, folder: Path, entries: list[ManifestEntry]
+    ) -> list[str]:
+        """What is wrong with these files, and with other ranks' (the same on every rank)."""
         reason: str | None = None
-        for entry in mine:
+        for entry in entries:
+            path = folder / entry.path
             try:
-                size, digest = self.store.download(f"{name}/{entry.path}", folder / entry.path)
+                if path.is_file() and describe_difference(entry, *hash_file(path)) is None:
+                    continue
+                size, digest = self.store.download(f"{name}/{entry.path}", path)
+                self.fetched += size
                 reason = describe_difference(entry, size, digest)
             except Exception as error:  # noqa: BLE001 - whatever it is, an older one may do
                 reason = f"{entry.path} cannot be read: {type(error).__name__}: {error}"
             if reason:
                 break
-        return folder, [r for r in self._gather(reason) if r]
+        return [r for r in self._gather(reason) if r]
 
     def _share(self, value: T) -> T:
         box: list[T] = [value]
@@ -112,6 +158,44 @@ class Finder:
         values: list[Any] = [None] * self.worker.world_size
         dist.all_gather_object(values, value, group=self.group)
         return values
+
+
+def keep_copy(node_dir: Path, folder: Path) -> None:
+    """Makes ``folder``, on the same disk, this node's copy of the newest checkpoint."""
+    drop_copies(node_dir, "")
+    (node_dir / COPY).mkdir(exist_ok=True)
+    folder.rename(node_dir / COPY / folder.name)
+
+
+def drop_copies(node_dir: Path, keep: str) -> None:
+    """Copies of checkpoints on this node, but for one: there is never room planned for more."""
+    if (node_dir / COPY).is_dir():
+        for other in (node_dir / COPY).iterdir():
+            if other.name != keep:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def wanted(
+    folder: Path, tensors: dict[str, Tensor], same_mesh: bool, rank: int
+) -> dict[str, Tensor]:
+    """What is loaded: ``tensors``, and on the same mesh this rank's generators (bytes)."""
+    if not same_mesh:
+        return dict(tensors)
+    saved = FileSystemReader(folder).read_metadata().state_dict_metadata[rng_name(rank)]
+    assert isinstance(saved, TensorStorageMetadata)
+    return tensors | {rng_name(rank): torch.zeros(saved.size, dtype=torch.uint8)}
+
+
+def files_read(folder: Path, tensors: dict[str, Tensor]) -> set[str]:
+    """Paths of the data files that a load into ``tensors`` reads on this rank."""
+    metadata = FileSystemReader(folder).read_metadata()
+    planner = DefaultLoadPlanner(allow_partial_load=True)
+    planner.set_up_planner(dict(tensors), metadata, is_coordinator=False)
+    try:
+        items = [item.storage_index for item in planner.create_local_plan().items]
+    except ValueError:  # another shape: ``load`` refuses that by name
+        items = list(metadata.storage_data)
+    return {metadata.storage_data[index].relative_path for index in items}
 
 
 def load(
@@ -136,26 +220,15 @@ def load(
                 f"this start has {value!r}",
                 "set it back, or start a new run",
             )
-    reader = FileSystemReader(found.folder)
-    wanted = dict(tensors)
-    generators = rng_name(worker.rank)
     same_mesh = loop.mesh == fresh.mesh
+    into = wanted(found.folder, tensors, same_mesh, worker.rank)
+    load_tensors(into, storage_reader=FileSystemReader(found.folder), process_group=group)
     if same_mesh:
-        saved = reader.read_metadata().state_dict_metadata[generators]
-        assert isinstance(saved, TensorStorageMetadata)
-        wanted[generators] = torch.zeros(saved.size, dtype=torch.uint8)
-    load_tensors(wanted, storage_reader=reader, process_group=group)
-    if same_mesh:
-        restore_rng(wanted[generators])
+        restore_rng(into[rng_name(worker.rank)])
     else:
         seed_rng(seed, loop.step, worker.rank)
         report.log(
             f"{found.name} was saved on {loop.mesh}, this is {fresh.mesh}: weights and optimizer "
             "are the same, the random number generators start anew"
         )
-    downloaded = worker.node_dir / "restore"
-    if found.folder.parent == downloaded:
-        dist.barrier(group=group)  # another rank of this node may still be reading
-        if worker.local_rank == 0:
-            shutil.rmtree(downloaded, ignore_errors=True)
     return loop.model_copy(update={"mesh": fresh.mesh, "identity": fresh.identity})

@@ -25,6 +25,8 @@ from everstep.contracts.progress import Phase
 from everstep.contracts.run_spec import Checkpoint
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.hashing import HashingWriter
+from trainer.checkpoint.planning import Planner
+from trainer.checkpoint.restore import keep_copy
 from trainer.checkpoint.state import LOOP_NAME, LoopState, capture_rng, copy_to_host, rng_name
 from trainer.errors import CheckpointError
 from trainer.host import Worker
@@ -157,7 +159,9 @@ class Saver:
 
         self._together(clear)
         writer = HashingWriter(folder)
-        save_tensors(snapshot.tensors, storage_writer=writer, process_group=self._group)
+        save_tensors(
+            snapshot.tensors, storage_writer=writer, planner=Planner(), process_group=self._group
+        )
 
         def finish() -> list[ManifestEntry]:
             extra = [_write_loop(folder, snapshot.loop)] if worker.rank == 0 else []
@@ -171,7 +175,7 @@ class Saver:
         entries = sorted((e for rank in written for e in rank), key=lambda e: e.path)
         self._together(lambda: self._commit(snapshot, entries))
         if in_place is None and worker.local_rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+            keep_copy(worker.node_dir, folder)
 
     def _upload(self, name: str, folder: Path, node: list[list[ManifestEntry]]) -> None:
         """One rank a node uploads what all of its ranks wrote."""
