@@ -51,6 +51,14 @@ def llama_config(
     shape: ModelConfig, sequence_length: int, torch_dtype: str, end_token: int | None
 ) -> dict[str, Any]:
     """``config.json``, in the words that every release of transformers reads."""
+    scaling = shape.rope_scaling
+    rotation = scaling and {
+        "rope_type": "llama3",
+        "factor": scaling.factor,
+        "low_freq_factor": scaling.low_freq_factor,
+        "high_freq_factor": scaling.high_freq_factor,
+        "original_max_position_embeddings": scaling.original_length,
+    }
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -64,6 +72,7 @@ def llama_config(
         "max_position_embeddings": sequence_length,
         "rms_norm_eps": shape.norm_eps,
         "rope_theta": shape.rope_theta,
+        **({"rope_scaling": rotation} if rotation else {}),
         "tie_word_embeddings": shape.tied_embeddings,
         "hidden_act": "silu",
         "attention_bias": False,

@@ -64,11 +64,13 @@ def run(
     import torch
     import torch.distributed as dist
 
+    from trainer.import_weights import weights_folder
     from trainer.sources import data_root
     from trainer.train import Where, train
 
     where.append(Where())
     root = data_root(config.data, env, ml)
+    weights = config.model.weights and weights_folder(config.model.weights, ml)
     worker.node_dir.mkdir(parents=True, exist_ok=True)
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", worker.local_rank) if cuda else torch.device("cpu")
@@ -81,7 +83,7 @@ def run(
         world_size=worker.world_size,
         timeout=timedelta(seconds=worker.collective_timeout),
     )
-    train(config, env, worker, root, device, where[0])
+    train(config, env, worker, root, device, where[0], weights or None)
     dist.barrier()  # nobody leaves, and takes the store with it, before all are done
     dist.destroy_process_group()
 

@@ -20,8 +20,9 @@ from everstep.contracts.mesh import (
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import Parallelism, Sharding, Train
+from trainer.blocks import prepare
 from trainer.errors import ConfigError
-from trainer.model import Part, Transformer, initial_values
+from trainer.model import Block, Part, Transformer, initial_values
 from trainer.pipeline import Pipeline
 from trainer.tensor_parallel import cut
 
@@ -105,6 +106,8 @@ def build_model(
     for part in parts:
         if layout.tensor > 1:
             cut(part, mesh["tensor"])
+        for block in part.blocks.values():
+            prepare(cast(Block, block), train)
         for module in [*part.blocks.values(), part]:
             _lay_out(module, layout, mesh, policy)
         _initialise(part, config, train.seed, device)

@@ -20,6 +20,8 @@ class Pipeline(nn.Module):
     def __init__(self, parts: list[Transformer]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
+        self._by_number = {part.part.number: part for part in parts}
+        self._count = parts[0].part.count
         self._loss: Loss | None = None
         self._schedule: Schedule1F1B | ScheduleInterleaved1F1B | None = None
 
@@ -43,11 +45,8 @@ class Pipeline(nn.Module):
         ``hidden``: type of what goes from stage to stage. Shapes are given, not tried out: a
         trial run would start collectives of its own.
         """
-        stages = [
-            _stage(part, group, train, hidden, device)
-            for part in self.parts
-            if isinstance(part, Transformer)
-        ]
+        self._group, self._hidden = group, hidden
+        stages = [_stage(part, group, train, hidden, device) for part in self._by_number.values()]
         # gradients are not divided: the loss is, by the global number of tokens
         if len(stages) == 1:
             self._schedule = Schedule1F1B(
@@ -67,8 +66,8 @@ class Pipeline(nn.Module):
         """
         assert self._schedule is not None, "schedule() comes first"
         self._loss = loss
-        first = any(isinstance(p, Transformer) and p.part.first for p in self.parts)
-        last = any(isinstance(p, Transformer) and p.part.last for p in self.parts)
+        first = any(part.part.first for part in self._by_number.values())
+        last = any(part.part.last for part in self._by_number.values())
         self._schedule.step(
             *([inputs] if first else []),
             target=targets if last else None,
@@ -76,6 +75,35 @@ class Pipeline(nn.Module):
             **places,
         )
         self._loss = None
+
+    @torch.no_grad()
+    def forward_only(
+        self, inputs: Tensor, targets: Tensor, loss: Loss, places: dict[str, Tensor]
+    ) -> None:
+        """One microbatch through all stages, in order; every rank of the pipeline calls it.
+
+        Not the schedule's own ``eval``: its buffers belong to the training step.
+        """
+        for number in range(self._count):
+            part = self._by_number.get(number)
+            if part is None:
+                continue
+            hidden = inputs if part.part.first else self._receive(inputs, part, number - 1)
+            out = part(hidden, **places)
+            if part.part.last:
+                loss(out, targets)
+            else:
+                dist.send(out.contiguous(), group=self._group, group_dst=self._rank_of(number + 1))
+
+    def _receive(self, inputs: Tensor, part: Transformer, source: int) -> Tensor:
+        rows, length = inputs.shape
+        shape = (rows, length // part.tensor, part.config.dim)
+        hidden = torch.empty(shape, dtype=self._hidden, device=inputs.device)
+        dist.recv(hidden, group=self._group, group_src=self._rank_of(source))
+        return hidden
+
+    def _rank_of(self, stage: int) -> int:
+        return stage % dist.get_world_size(self._group)
 
     def _compute_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         assert self._loss is not None

@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from everstep.contracts.run_spec import Train
+from trainer.data import Batch
 from trainer.loss import IGNORED, Loss
 from trainer.optim import local
 from trainer.parallel import Layout, set_gradient_sync, tensor_group
 from trainer.pipeline import Pipeline
+
+Places = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ def optimizer_step(
     batch: Tensor,
     tokens: int,
     lr: float,
+    places: Places | None = None,
 ) -> StepResult:
-    """``batch``: this rank's tokens, (samples, length + 1); ``tokens``: valid ones of all ranks.
+    """``batch``: this rank's tokens, (samples, length + 1); ``tokens``: valid ones of all ranks;
+    ``places``: of packed documents, see ``places_of``.
 
     Nothing here waits for the device: a loss or gradient that is not finite is kept from the
     weights on the device itself, by the fused optimizer.
@@ -45,11 +50,13 @@ def optimizer_step(
     loss = Loss(tokens, train.z_loss, batch.device, tensor_group(layout, batch.device))
     optimizer.zero_grad(set_to_none=True)
     if isinstance(model, Pipeline):
-        model.forward_backward(_inputs(batch), batch[:, 1:], loss, {})
+        model.forward_backward(inputs_of(batch), batch[:, 1:], loss, places or {})
     else:
-        for inputs, targets, last in _micro_batches(batch, train.micro_batch):
-            set_gradient_sync(model, layout, last)
-            loss(model(inputs), targets).backward()
+        left = len(batch)
+        for inputs, targets, where in micro_batches(batch, places or {}, train.micro_batch):
+            left -= len(inputs)
+            set_gradient_sync(model, layout, last=left == 0)
+            loss(model(inputs, **where), targets).backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     # one all-reduce over the world for both, whatever the mesh
     words = torch.stack([loss.total / layout.tensor, _squares(gradients, batch.device)])
@@ -68,13 +75,27 @@ def valid_targets(batch: Tensor) -> int:
     return int((batch[:, 1:] != IGNORED).sum())
 
 
-def _micro_batches(batch: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
-    parts = batch.split(size)
-    for number, part in enumerate(parts):
-        yield _inputs(part), part[:, 1:], number == len(parts) - 1
+def places_of(batch: Batch, device: torch.device) -> Places:
+    """Positions and documents of the inputs, (samples, length); nothing where all is one."""
+    if batch.positions is None or batch.documents is None:
+        return {}
+    return {
+        "positions": torch.from_numpy(batch.positions).to(device),
+        "documents": torch.from_numpy(batch.documents).to(device),
+    }
 
 
-def _inputs(batch: Tensor) -> Tensor:
+def micro_batches(
+    batch: Tensor, places: Places, size: int
+) -> Iterator[tuple[Tensor, Tensor, Places]]:
+    """Inputs, targets and places of ``size`` samples each."""
+    for start in range(0, len(batch), size):
+        rows = slice(start, start + size)
+        part = batch[rows]
+        yield inputs_of(part), part[:, 1:], {name: all_[rows] for name, all_ in places.items()}
+
+
+def inputs_of(batch: Tensor) -> Tensor:
     """What is no target may still be read: as token 0."""
     return batch[:, :-1].clamp(min=0)
 

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,14 +20,16 @@ from trainer.config import TrainerConfig
 from trainer.control import Control
 from trainer.data import Samples, rank_positions
 from trainer.host import Worker
+from trainer.import_weights import import_weights
 from trainer.optim import build_optimizer, learning_rate
 from trainer.parallel import build_model, layout_of
 from trainer.report import Reporter
 from trainer.reporting import reporting
-from trainer.sources import open_samples
-from trainer.step import optimizer_step, valid_targets
+from trainer.sources import open_samples, open_validation
+from trainer.step import optimizer_step, places_of, valid_targets
 from trainer.store import open_store
 from trainer.straggler import OwnTime, Stragglers
+from trainer.validation import Validation
 
 SAVE_TIMEOUT = 3600.0
 
@@ -45,8 +48,11 @@ def train(
     data_root: str,
     device: torch.device,
     where: Where,
+    weights: Path | None = None,
 ) -> None:
     """Trains from the newest good checkpoint to the last step, a stop request or the deadline.
+
+    ``weights``: a Hugging Face checkpoint to start from where there is none of the run's own.
 
     The default process group must be there. Returns when the last checkpoint is durable.
     """
@@ -65,6 +71,8 @@ def train(
     samples = open_samples(config, data_root, verify=worker.local_rank == 0)
     model = build_model(config.shape, layout, recipe, device)
     optimizer = build_optimizer(model, recipe)
+    held_out = open_validation(config, data_root, verify=worker.local_rank == 0)
+    validation = Validation(held_out, model, layout, recipe, device, report)
     seed_rng(recipe.seed, 0, worker.rank)
 
     store = open_store(env.checkpoint_uri)
@@ -77,6 +85,8 @@ def train(
     found = finder.find(tensors, state.mesh)
     if found is not None:
         state = load(found, tensors, state, group, worker, report, recipe.seed)
+    elif weights is not None:
+        import_weights(model, config.shape, weights)
     report.line("resume", step=state.step, checkpoint=str(found.name) if found else None)
     if worker.rank == 0:
         Catalogue(store).remove_abandoned(env.launch)
@@ -114,7 +124,8 @@ def train(
             layout.data_rank(worker.rank),
             layout.data_ranks,
         )
-        batch = None if last else torch.from_numpy(samples.batch(positions).tokens)
+        drawn = None if last else samples.batch(positions)
+        batch = None if drawn is None else torch.from_numpy(drawn.tokens)
         data_seconds, save_seconds = time.monotonic() - began, 0.0
         agreed = control.agree(
             valid_targets(batch) if batch is not None and layout.counts(worker.rank) else 0,
@@ -124,7 +135,7 @@ def train(
         due = agreed.save or bool(every and state.step % every == 0)
         if batch is None or agreed.stop or (due and state.step > saver.last_step):
             readings.drain()
-        if batch is None or agreed.stop:
+        if drawn is None or batch is None or agreed.stop:
             break
         if due and state.step > saver.last_step:
             before = time.monotonic()
@@ -136,7 +147,14 @@ def train(
         lr = learning_rate(recipe, state.step, steps)
         with own.compute(state.step + 1, data_seconds):
             result = optimizer_step(
-                model, optimizer, layout, recipe, batch.to(device), agreed.tokens, lr
+                model,
+                optimizer,
+                layout,
+                recipe,
+                batch.to(device),
+                agreed.tokens,
+                lr,
+                places_of(drawn, device),
             )
         state = state.model_copy(
             update={
@@ -160,6 +178,7 @@ def train(
                 save_seconds=save_seconds,
             )
         )
+        validation.after_step(state.step, state.step >= steps)
     if not last:
         report.phase(Phase.STOPPING, state.step)
     readings.close()

@@ -46,6 +46,9 @@ class Model(Section):
     vocab_size: int | None = Field(default=None, gt=0)
     """Overrides the preset's, to fit a dataset's own vocabulary."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
+    weights: str | None = None
+    """Start from these instead of random ones: a folder (with a ``/``) or channel that holds a
+    Hugging Face Llama checkpoint (safetensors and config.json) of the same shape."""
 
 
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
@@ -131,6 +134,15 @@ class Train(Section):
     """Largest norm of the gradient, over the whole mesh."""
     z_loss: float = Field(default=0.0, ge=0)
     """Weight of the squared log-normaliser beside the cross-entropy; 1e-4 is usual."""
+    activation_checkpointing: Literal["none", "selective", "full"] = "none"
+    """What a block computes again in its backward: nothing; all but matrix products and attention;
+    everything."""
+    compile: bool = False
+    """``torch.compile`` a block: slower to start, faster a step."""
+    validation_every_steps: int = Field(default=1000, ge=1)
+    """Where ``data.validation`` is given; at the last step too."""
+    validation_batches: int = Field(default=16, ge=1)
+    """Global batches a validation, always the same ones; fewer where there are no more."""
     seed: int = Field(default=0, ge=0)
     dtype: Literal["bf16", "fp32"] = "bf16"
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from moto.server import ThreadedMotoServer
 
 from everstep.contracts.env import TrainerEnv
-from tests.trainer.harness import SMALL, VOCAB, Alone, Job, Launch, Lines, progress, start_job
+from tests.trainer.harness import HELD, SMALL, VOCAB, Alone, Job, Launch, Lines, progress, start_job
 from trainer.config import TrainerConfig
 from trainer.host import Worker
 from trainer.prepare import write_dataset
@@ -27,6 +27,18 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(0)
     tokens = (np.arange(20_000) + random.integers(0, 3, 20_000)) % VOCAB
     write_dataset(folder, tokens.tolist(), VOCAB, shard_tokens=7_000)
+    return folder
+
+
+@pytest.fixture
+def held_out(tmp_path: Path) -> Path:
+    """A folder with a dataset to train on, and a smaller one in it: ``held``."""
+    folder = tmp_path / "data"
+    random = np.random.default_rng(1)
+    for path, count in ((folder, 20_000), (folder / "held", HELD * 32 + 5)):
+        path.mkdir()
+        tokens = (np.arange(count) + random.integers(0, 3, count)) % VOCAB
+        write_dataset(path, tokens.tolist(), VOCAB, shard_tokens=7_000)
     return folder
 
 

@@ -18,6 +18,8 @@ from trainer.verify import main as verify_main
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCAB = 64
+HELD = 21
+"""Windows of the held-out dataset: not a multiple of the global batch, 8."""
 SMALL = {
     "model.dim": "32",
     "model.layers": "2",

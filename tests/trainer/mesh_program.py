@@ -52,6 +52,8 @@ class Job(NamedTuple):
     """Folder for what was loaded, saved at once."""
     save: str | None = None
     """Folder for the state after step 10."""
+    packed: bool = False
+    """Several documents a sample."""
     watch: bool = False
     """Afterwards: one step's collectives and host syncs, and one poisoned step."""
 
@@ -84,8 +86,16 @@ def batch_of(step: int) -> Tensor:
     return tokens
 
 
+def places(step: int, rows: slice) -> dict[str, Tensor]:
+    """Documents that end at other tokens in each row."""
+    ends = (torch.arange(ROWS).unsqueeze(1) + step) % 7 + 3
+    place = torch.arange(LENGTH).expand(ROWS, -1)
+    return {"positions": (place % ends)[rows], "documents": (place // ends)[rows]}
+
+
 class Training:
     def __init__(self, job: Job) -> None:
+        self.packed = job.packed
         self.layout, self.train = job.layout, recipe(job)
         self.model = build_model(SHAPE, self.layout, self.train, torch.device("cpu"))
         self.optimizer = build_optimizer(self.model, self.train)
@@ -95,10 +105,12 @@ class Training:
         share = ROWS // self.layout.data_ranks
         first = self.layout.data_rank(dist.get_rank()) * share
         batch = batch_of(number)
-        mine, tokens = batch[first : first + share], valid_targets(batch)
+        rows = slice(first, first + share)
+        mine, tokens = batch[rows], valid_targets(batch)
+        where = places(number, rows) if self.packed else None
         with watched or nullcontext():
             return optimizer_step(
-                self.model, self.optimizer, self.layout, self.train, mine, tokens, self.lr
+                self.model, self.optimizer, self.layout, self.train, mine, tokens, self.lr, where
             )
 
     def tensors(self) -> dict[str, Tensor]:

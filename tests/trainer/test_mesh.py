@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.harness import ROOT, Launch, free_port, losses, of_kind
+from tests.trainer.harness import HELD, ROOT, Launch, free_port, losses, of_kind
 from tests.trainer.mesh_program import ROWS, SHAPE, STEPS, Job, run
 from trainer.verify import tensor_digest
 
@@ -57,10 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def alone(one_rank: None, folder: Path) -> Seen:
-    """One rank, with both optimizers."""
+    """One rank, with both optimizers; SGD on packed documents."""
     return {
         "adamw": run(Job("FULL_SHARD", save=str(folder / "one"))),
-        "sgd": run(Job("FULL_SHARD", optimizer="sgd")),
+        "sgd": run(Job("FULL_SHARD", optimizer="sgd", packed=True)),
     }
 
 
@@ -76,7 +76,7 @@ def seen(alone: Seen, folder: Path) -> Seen:
     four = {f"{name}, adamw": job._replace(watch=True) for name, job in FOUR.items()}
     for jobs, meshes in ((two, TWO), (four, FOUR)):
         for name, job in meshes.items():
-            jobs[f"{name}, sgd"] = job._replace(optimizer="sgd")
+            jobs[f"{name}, sgd"] = job._replace(optimizer="sgd", packed=True)
     resumed = {name: _resumed(name, folder) for name in CHANGES}
     on_two = {name: job for name, job in resumed.items() if not name.endswith("→1")}
     found = _launch(folder, 2, two | on_two) | _launch(folder, 4, four)
@@ -230,9 +230,16 @@ def test_microbatches_in_flight_are_bounded(seen: Seen) -> None:
     assert seen["PP 2 interleaved, adamw"]["in_flight"] == [5, 3]
 
 
-def test_a_run_goes_on_without_its_pipeline(launch: Launch, tmp_path: Path) -> None:
+def test_a_run_goes_on_without_its_pipeline(launch: Launch, held_out: Path) -> None:
     """The trainer itself, launched: two stages, then one rank, then two again."""
-    quiet = {"model__dropout": 0, "train__schedule": "constant"}
+    quiet = {
+        "model__dropout": 0,
+        "train__schedule": "constant",
+        "data__path": held_out,
+        "data__validation": "held",
+        "data__document_separator": 5,
+        "train__validation_every_steps": 4,
+    }
     piped = launch("run", **quiet, parallelism__pipeline=2, stop__steps=6)
     assert piped.wait() == 0, piped.text
     whole = launch("run", ranks=1, number=2, **quiet, stop__steps=9)
@@ -246,3 +253,9 @@ def test_a_run_goes_on_without_its_pipeline(launch: Launch, tmp_path: Path) -> N
     assert sharded.wait() == 0, sharded.text
     found = losses(piped.lines) | losses(whole.lines) | losses(again.lines)
     assert found == pytest.approx(losses(sharded.lines), rel=1e-5)
+    lines = piped.lines + whole.lines + again.lines
+    said = {line["step"]: line["loss"] for line in of_kind(lines, "validation")}
+    assert sorted(said) == [4, 6, 8, 9, 12]  # a launch's last step, too
+    for line in of_kind(sharded.lines, "validation"):
+        assert said[line["step"]] == pytest.approx(line["loss"], rel=1e-5)
+        assert line["tokens"] == HELD * 32
