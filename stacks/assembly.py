@@ -8,6 +8,7 @@ from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks
 from everstep.contracts.names import stack_name
 from everstep.contracts.problems import describe
 from stacks import suppressions
+from stacks.access import AccessStack
 from stacks.config import Config, load
 from stacks.control_plane import ControlPlaneStack
 from stacks.images import ImagesStack
@@ -20,7 +21,7 @@ DEFAULT_ENV = "local"
 
 
 class EverstepApp:
-    """The four stacks of one environment."""
+    """The five stacks of one environment."""
 
     def __init__(self, app: App, env_name: str, config: Config) -> None:
         where = Environment(account=config.account, region=config.region)
@@ -65,7 +66,15 @@ class EverstepApp:
             images=self.images,
             **common("control-plane", "table, handlers, state machines, events, alarms"),
         )
-        self.stacks = (self.network, self.storage, self.images, self.control_plane)
+        self.access = AccessStack(
+            app,
+            stack_name(env_name, "access"),
+            env_name=env_name,
+            config=config,
+            control_plane=self.control_plane,
+            **common("access", "roles for people and data preparation"),
+        )
+        self.stacks = (self.network, self.storage, self.images, self.control_plane, self.access)
         for key, value in config.tags.items():
             Tags.of(app).add(key, value)
         suppressions.acknowledge(self.stacks)

@@ -79,6 +79,16 @@ class Planned(_Section):
     """Whether its hosts need EFA: more than one node of a type that has it."""
 
 
+class Access(_Section):
+    """Who may take the roles for people."""
+
+    principals: list[
+        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+$")]
+    ] = Field(default_factory=list, max_length=10)
+    """Empty: identities of this account that IAM allows to assume the role. A researcher's identity
+    carries the tag ``team``, and passes it as a session tag."""
+
+
 class Budget(_Section):
     """A monthly cost budget over everything tagged as this environment's."""
 
@@ -131,6 +141,7 @@ class Config(_Section):
     file_system: FileSystem | None = None
     planned: Planned | None = None
     budget: Budget | None = None
+    access: Access = Access()
     watchdog: Watchdog = Watchdog()
     continue_after_turns: int = Field(default=150, ge=2, le=400)
     """Launches and inspections of one execution before its run goes on as a new execution."""
@@ -220,6 +231,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "file_system": FileSystem,
     "planned": Planned,
     "budget": Budget,
+    "access": Access,
     "teams": TeamConfig,
     "watchdog": Watchdog,
     "lambdas": Lambdas,

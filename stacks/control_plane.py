@@ -3,6 +3,7 @@
 from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from everstep.contracts import names
@@ -52,7 +53,9 @@ class ControlPlaneStack(Stack):
         self.topic = NoticeTopic(
             self, "Notices", title=f"Everstep {env_name}", key=self.key, email=config.alarm_email
         ).topic
-        self.job_roles = {team: self._job_role(team) for team in self.team_names}
+        jobs = {team: self._job_role(team) for team in self.team_names}
+        self.job_roles = {team: job.role for team, job in jobs.items()}
+        self._bound(list(jobs.values()))
         self.handlers = Handlers(
             self,
             "Handlers",
@@ -64,11 +67,30 @@ class ControlPlaneStack(Stack):
             storage=storage,
             job_roles=self.job_roles,
         )
+        self.queues: list[sqs.IQueue] = []
         self.machines = {team: self._machine(team) for team in self.team_names}
         self._events_and_alarms()
         self._outputs()
 
-    def _job_role(self, team: str) -> iam.Role:
+    def _bound(self, jobs: list[JobRole]) -> None:
+        """A policy that someone adds to a job role later gives no more than what jobs need."""
+        boundary = iam.ManagedPolicy(
+            self,
+            "JobBoundary",
+            managed_policy_name=names.boundary_name(self.env_name, "jobs"),
+            description="Upper bound of what training jobs may do; gives nothing by itself",
+            statements=[
+                iam.PolicyStatement(
+                    sid="AtMost",
+                    actions=sorted({action for job in jobs for action in job.actions}),
+                    resources=["*"],
+                )
+            ],
+        )
+        for job in jobs:
+            iam.PermissionsBoundary.of(job.role).apply(boundary)
+
+    def _job_role(self, team: str) -> JobRole:
         return JobRole(
             self,
             f"JobRole{names.construct_id(team)}",
@@ -82,7 +104,7 @@ class ControlPlaneStack(Stack):
             subnets=self.network.training_subnets,
             security_group=self.network.training,
             lustre=self.storage.file_system is not None,
-        ).role
+        )
 
     def _machine(self, team: str) -> TeamMachine:
         subnets: dict[str, list[str]] = {}
@@ -150,6 +172,7 @@ class ControlPlaneStack(Stack):
                 self, name, pattern=pattern, alias=self.handlers.alias(handler), key=self.key
             )
             dead_queues[name] = queued.dead
+            self.queues += [queued.queue, queued.dead]
             CfnOutput(self, names.OUTPUT_DEAD_LETTERS + name, value=queued.dead.queue_arn)
             CfnOutput(self, names.OUTPUT_QUEUE + name, value=queued.queue.queue_arn)
         ControlAlarms(

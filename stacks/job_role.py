@@ -43,6 +43,7 @@ class JobRole(Construct):
     ) -> None:
         super().__init__(scope, name)
         stack = Stack.of(self)
+        self.actions: set[str] = set()
         self.role = iam.Role(
             self,
             "Role",
@@ -144,6 +145,7 @@ class JobRole(Construct):
         resources: list[str],
         conditions: dict[str, Any] | None = None,
     ) -> None:
+        self.actions.update(actions)
         self.role.add_to_policy(
             iam.PolicyStatement(
                 sid=sid,

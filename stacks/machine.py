@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import Aws, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from everstep.contracts.events import TAG_TEAM
 from everstep.contracts.payloads import Team
 from stacks.config import Config
 from stacks.definition import definition
@@ -70,3 +71,5 @@ class TeamMachine(Construct):
             # A stack that is deleted by mistake must not end runs of months.
             removal_policy=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
         )
+        # What a researcher's session tag is compared with.
+        Tags.of(self.machine).add(TAG_TEAM, team.name)

@@ -17,6 +17,9 @@ def _w(resource: str, reason: str, *actions: str) -> Wildcard:
     return Wildcard(resource, frozenset(actions), reason)
 
 
+TEAM = r"(?:[a-z][a-z0-9-]*|[<$]{?aws:PrincipalTag/team[}>])"
+"""A team's name, or the session's tag as a template or cdk-nag writes it."""
+
 WILDCARDS: tuple[Wildcard, ...] = (
     _w(
         r"\*",
@@ -57,7 +60,6 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "quotas are known by name; their codes are looked up when one is short",
         "servicequotas:RequestServiceQuotaIncrease",
     ),
-    _w(r"\*", "GetMetricData takes no resource", "cloudwatch:GetMetricData"),
     _w(r"\*", "a login to the registry takes no resource", "ecr:GetAuthorizationToken"),
     _w(
         r"\*",
@@ -99,9 +101,12 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "sagemaker:ListModelPackages",
     ),
     _w(
-        r"arn:.*:execution:everstep-[a-z0-9]+-[a-z0-9-]+:\*",
+        rf"arn:.*:execution:everstep-[a-z0-9]+-{TEAM}:\*",
         "executions of our machines are named after runs",
         "states:DescribeExecution",
+        "states:GetExecutionHistory",
+        "states:RedriveExecution",
+        "states:StopExecution",
     ),
     _w(
         r"arn:.*:log-group:/aws/sagemaker/TrainingJobs:\*",
@@ -112,9 +117,48 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "logs:DescribeLogStreams",
         "logs:FilterLogEvents",
         "logs:GetLogEvents",
+        "logs:StartQuery",
+        "logs:GetQueryResults",
     ),
     _w(
-        r"everstep-[a-z0-9]+-storage:ExportsOutputFnGetAtt\w+/[a-z][a-z0-9-]*/\*",
+        r"arn:.*:log-group:/aws/sagemaker/ProcessingJobs:\*",
+        "one group holds the streams of all processing jobs, whose names their owners choose",
+        "logs:CreateLogGroup",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+    ),
+    _w(
+        r"arn:.*:log-group:/aws/lambda/everstep-[a-z0-9]+-\*",
+        "the logs of all handlers of this environment, by the names that they share",
+        "logs:FilterLogEvents",
+        "logs:GetLogEvents",
+    ),
+    _w(
+        r"arn:.*:stack/everstep-[a-z0-9]+-\*/\*",
+        "a stack's ARN ends in an id that CloudFormation chooses; only its outputs are read",
+        "cloudformation:DescribeStacks",
+    ),
+    _w(r"arn:.*:alarm:\*", "CloudWatch lists alarms only over all", "cloudwatch:DescribeAlarms"),
+    _w(
+        r"arn:.*:dashboard/everstep-[a-z0-9]+-\*",
+        "the dashboards of this environment, by the names that they share",
+        "cloudwatch:GetDashboard",
+    ),
+    _w(
+        r"arn:.*:role/cdk-hnb659fds-\*-\d{12}-[a-z0-9-]+",
+        "CDK's own roles of this account and region: they deploy, the administrator does not",
+        "sts:AssumeRole",
+    ),
+    _w(
+        r"\*",
+        "lists of machines, queries, alarms and dashboards, and figures, take no resource",
+        "states:ListStateMachines",
+        "logs:DescribeQueryDefinitions",
+        "cloudwatch:GetMetricData",
+        "cloudwatch:ListDashboards",
+    ),
+    _w(
+        rf"everstep-[a-z0-9]+-storage:ExportsOutputFnGetAtt\w+/{TEAM}/\*",
         "objects below a team's prefix",
         "s3:GetObject",
         "s3:PutObject",
@@ -140,6 +184,8 @@ IAM_LINT = {
     "narrower than the linter asks for",
     "RESOURCE_MISMATCH states:DescribeExecution": "the linter wants the ARNs of express "
     "executions too; ours are standard ones",
+    "RESOURCE_MISMATCH states:ListExecutions": "the linter wants the ARNs of map runs too; "
+    "there are none",
     "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "
     "ARN; the statement names all three",
     "UNKNOWN_CONDITION_FOR_ACTION Unknown condition kms:EncryptionContext:aws:logs:arn": "what "

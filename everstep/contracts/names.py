@@ -1,6 +1,6 @@
 """Names that the stacks give and everyone else looks up: one spelling, in one place."""
 
-STACKS = ("network", "storage", "images", "control-plane")
+STACKS = ("network", "storage", "images", "control-plane", "access")
 """In the order in which they are deployed."""
 
 OUTPUT_MACHINE = "StateMachineArn"
@@ -40,6 +40,21 @@ def registry_path(env: str) -> str:
 
 def job_role_name(env: str, team: str) -> str:
     return f"everstep-{env}-{team}-job"
+
+
+def data_role_name(env: str, team: str) -> str:
+    """The role of a team's data preparation."""
+    return f"everstep-{env}-{team}-data"
+
+
+def persona_role_name(env: str, persona: str) -> str:
+    """``administrator``, ``researcher`` or ``viewer``: a role that people assume."""
+    return f"everstep-{env}-person-{persona}"
+
+
+def boundary_name(env: str, word: str) -> str:
+    """A permission boundary: ``people``, ``data`` or ``jobs``."""
+    return f"everstep-{env}-at-most-{word}"
 
 
 def model_group_name(env: str, team: str) -> str:

@@ -17,7 +17,7 @@ from stacks.proof.resolved import Document, documents, load, place_of
 from stacks.wildcards import IAM_LINT
 
 OWN_RESOURCE = ("RESOURCE_MISMATCH", "RESOURCE_STAR")
-"""In a key's, queue's or role's own policy, "*" is that key, queue or role."""
+"""In a key's, queue's or role's own policy, "*" is that thing; in a boundary, it gives nothing."""
 
 
 def findings(document: Document, own_arn: str) -> list[str]:

@@ -181,14 +181,14 @@ class Document(NamedTuple):
     stack: str
     logical_id: str
     kind: str
-    """``identity``, ``trust`` or ``resource``."""
+    """``identity``, ``boundary`` (our managed policies are), ``trust`` or ``resource``."""
     document: dict[str, Any]
     path: str
 
 
 _DOCUMENTS = {
     "AWS::IAM::Policy": ("identity", "PolicyDocument"),
-    "AWS::IAM::ManagedPolicy": ("identity", "PolicyDocument"),
+    "AWS::IAM::ManagedPolicy": ("boundary", "PolicyDocument"),
     "AWS::IAM::Role": ("trust", "AssumeRolePolicyDocument"),
     "AWS::S3::BucketPolicy": ("resource", "PolicyDocument"),
     "AWS::SQS::QueuePolicy": ("resource", "PolicyDocument"),
