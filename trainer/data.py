@@ -161,11 +161,7 @@ class Samples:
 
     def _announce(self, plan: "_Plan") -> None:
         for i, dataset in enumerate(self.datasets):
-            spans = self._spans(
-                plan.windows
-                if i == 0 and len(self.datasets) == 1
-                else plan.windows[plan.source == i]
-            )
+            spans = self._spans(plan.windows[plan.source == i])
             _, order = np.unique(spans[:, 0], return_index=True)
             dataset.expect(spans[np.sort(order)])
 
