@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.errors import DivergedError
 from trainer.step import StepResult
 
 
@@ -14,6 +13,8 @@ class StepDone:
 
     step: int
     """Optimizer steps done, this one included."""
+    position: int
+    """Of the step's first sample in the global order."""
     loss: float
     grad_norm: float
     bad: bool
@@ -44,6 +45,7 @@ class Launched:
     """A step whose results may still be on their way."""
 
     step: int
+    position: int
     result: StepResult
     lr: float
     tokens: int
@@ -56,6 +58,7 @@ class Launched:
         """Waits for the device."""
         return StepDone(
             step=self.step,
+            position=self.position,
             loss=self.result.loss.item(),
             grad_norm=self.result.grad_norm.item(),
             bad=bool(self.result.bad.item()),
@@ -94,16 +97,3 @@ class Readings:
         self.latest = launched.read()
         for callback in self._callbacks:
             callback.after_step(self.latest)
-
-
-class StopAtNaN:
-    """Ends training at the first step that is not finite."""
-
-    def after_step(self, done: StepDone) -> None:
-        if done.bad:
-            raise DivergedError(
-                f"step {done.step}: loss {done.loss}, gradient norm {done.grad_norm}",
-                "lower train.lr or raise train.warmup_steps; look at the data near this step",
-            )
-
-    def close(self) -> None: ...

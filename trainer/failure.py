@@ -53,8 +53,12 @@ class FailureRecorder:
     def _key(self) -> str:
         return f"{self._env.launch:05d}/failure.json"
 
+    def clear_local(self) -> None:
+        """Remove SageMaker's own file of this host: the job has survived what it says."""
+        self._ml.failure_file.unlink(missing_ok=True)
+
     def clear(self) -> None:
-        """Remove what an earlier start of this same launch left (SageMaker's own restarts).
+        """Remove what an earlier start of this same launch left (SageMaker's own restarts, ours).
 
         Where S3 is busy it may stay: ``write`` knows it by its age.
         """
@@ -76,8 +80,11 @@ class FailureRecorder:
             failure_class=_class_of(error),
         )
 
-    def from_exit(self, code: int, out_of_memory: bool) -> FailureFile:
-        """For a worker that ended without a word. ``code`` as ``Popen.returncode`` has it."""
+    def from_exit(self, code: int, out_of_memory: bool, hung: bool = False) -> FailureFile:
+        """For a worker that ended without a word. ``code`` as ``Popen.returncode`` has it.
+
+        ``hung``: it ended itself, over a collective that did not finish.
+        """
         if code < 0:
             kind = "signal"
             message = f"rank {self._rank} was killed by {signal.Signals(-code).name}"
@@ -85,13 +92,25 @@ class FailureRecorder:
             kind, message = "exit", f"rank {self._rank} exited with code {code}"
         if out_of_memory:
             message += ": the host ran out of memory (hint: a larger instance type)"
+        known = FailureClass.COMMUNICATION_HANG if hung else None
         return FailureFile(
             kind=kind,
             message=message,
             rank=self._rank,
             host=self._host,
             time_epoch=time.time(),
-            failure_class=FailureClass.OUT_OF_MEMORY_HOST if out_of_memory else None,
+            failure_class=FailureClass.OUT_OF_MEMORY_HOST if out_of_memory else known,
+        )
+
+    def from_silence(self, seconds: float) -> FailureFile:
+        """For a worker whose process is there and does not run."""
+        return FailureFile(
+            kind="frozen",
+            message=f"rank {self._rank} has given no sign of life for {seconds:g} s",
+            rank=self._rank,
+            host=self._host,
+            time_epoch=time.time(),
+            failure_class=FailureClass.HANG,
         )
 
     def write(self, failure: FailureFile, *, victim: bool = False) -> FailureFile:
@@ -111,6 +130,15 @@ class FailureRecorder:
             print(f"trainer: cannot write {self._key}: {trouble}", file=sys.stderr, flush=True)
         self._write_local(first)
         return first
+
+    def replace(self, failure: FailureFile) -> None:
+        """The launchers' last word: more is known by then than when it was first written."""
+        try:
+            text = failure.model_dump_json(indent=1).encode()
+            open_store(self._env.output_uri, PATIENCE).write(self._key, text)
+        except Exception as trouble:  # noqa: BLE001 - storage may be what failed; go on locally
+            print(f"trainer: cannot write {self._key}: {trouble}", file=sys.stderr, flush=True)
+        self._write_local(failure)
 
     def _earlier(self, store: Store) -> FailureFile | None:
         """What another rank of this start has written; what an earlier start left is removed."""
@@ -140,9 +168,15 @@ def is_victim(error: BaseException) -> bool:
     """Whether an error says only that another rank has gone."""
     if isinstance(error, TrainerError):
         return False
-    if type(error).__name__ in _VICTIM_TYPES:
-        return True
-    return isinstance(error, RuntimeError) and any(w in str(error) for w in _VICTIM_WORDS)
+    kind = "RuntimeError" if isinstance(error, RuntimeError) else type(error).__name__
+    return type(error).__name__ in _VICTIM_TYPES or lost_a_peer(kind, str(error))
+
+
+def lost_a_peer(kind: str, message: str) -> bool:
+    """The same of a failure that was written down."""
+    return kind in _VICTIM_TYPES or (
+        kind == "RuntimeError" and any(words in message for words in _VICTIM_WORDS)
+    )
 
 
 def _class_of(error: BaseException) -> str | None:

@@ -131,6 +131,17 @@ class Worker(BaseModel):
     """When this host's launcher started: what the job's longest run time is counted from."""
     collective_timeout: float = 600.0
     """Seconds until a collective that does not finish becomes an error."""
+    start_timeout: float = 1800.0
+    """The same until the first steps are done."""
+    generation: int = 0
+    """Restarts of the ranks in this job so far, by our launcher. The same on every rank."""
+    lost_epoch: float = 0.0
+    noticed_epoch: float = 0.0
+    spawned_epoch: float = 0.0
+    """Of a restart: when the last step was done, when the end of the former ranks was noticed, and
+    when this rank's process was started."""
+    joined_epoch: float = 0.0
+    """When all ranks had met."""
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> Self:
@@ -151,6 +162,11 @@ class Worker(BaseModel):
             launcher_pid=int(pid) if pid else None,
             started_epoch=float(environ.get("EVERSTEP_STARTED_EPOCH") or time.time()),
             collective_timeout=float(environ.get("EVERSTEP_COLLECTIVE_TIMEOUT") or 600),
+            start_timeout=float(environ.get("EVERSTEP_START_TIMEOUT") or 1800),
+            generation=number("EVERSTEP_GENERATION", 0),
+            lost_epoch=float(environ.get("EVERSTEP_LOST_EPOCH") or 0),
+            noticed_epoch=float(environ.get("EVERSTEP_NOTICED_EPOCH") or 0),
+            spawned_epoch=float(environ.get("EVERSTEP_SPAWNED_EPOCH") or 0),
         )
 
     @property
@@ -161,3 +177,23 @@ class Worker(BaseModel):
     def stop_file(self) -> Path:
         """Its text is the reason why the launcher asks every rank to save and stop."""
         return self.node_dir / "stop"
+
+    def pulse_file(self, local_rank: int) -> Path:
+        return self.node_dir / "pulse" / str(local_rank)
+
+    @property
+    def record_request(self) -> Path:
+        """Made by the launcher when it wants every rank's flight record."""
+        return self.node_dir / "flight" / "wanted"
+
+    def record(self, rank: int) -> Path:
+        return self.node_dir / "flight" / f"rank-{rank}"
+
+    def nccl_log(self, pid: int) -> Path:
+        """Where the launcher has NCCL write what it says of itself."""
+        return self.node_dir / f"nccl-{pid}.log"
+
+    @property
+    def step_file(self) -> Path:
+        """Rank 0 touches it after each step."""
+        return self.node_dir / "step"

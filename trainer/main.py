@@ -9,19 +9,26 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from everstep.contracts.env import TrainerEnv
+from everstep.contracts.failures import FailureClass
+from trainer.errors import TrainerError
 from trainer.failure import FailureRecorder, is_victim
+from trainer.flight import write_record
 from trainer.host import MlRoot, Worker
+
+if TYPE_CHECKING:
+    from trainer.config import TrainerConfig
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     env, ml, worker = (
         TrainerEnv.parse(os.environ),
         MlRoot.parse(os.environ),
@@ -32,13 +39,15 @@ def main(argv: list[str] | None = None) -> NoReturn:
     where: list[Any] = []
     code = 0
     try:
-        if worker.rank == 0:
+        if worker.rank == 0 and worker.generation == 0:
             recorder.clear()
         run(args, env, ml, worker, where)
     except BaseException as error:  # noqa: BLE001 - every end leaves a failure file
         code = 1
         step = where[0].step if where else None
         failure = recorder.from_exception(error, step)
+        if failure.failure_class == FailureClass.COMMUNICATION_HANG:
+            write_record(worker)
         recorder.write(failure, victim=is_victim(error))
         print(f"trainer: rank {worker.rank} failed at step {step}:", file=sys.stderr)
         traceback.print_exception(error, file=sys.stderr)
@@ -48,23 +57,31 @@ def main(argv: list[str] | None = None) -> NoReturn:
     os._exit(code)
 
 
-def run(
-    args: argparse.Namespace, env: TrainerEnv, ml: MlRoot, worker: Worker, where: list[Any]
-) -> None:
-    """Everything that can fail. ``where`` receives the loop's ``Where`` once there is one."""
+def read_config(args: argparse.Namespace, ml: MlRoot) -> "TrainerConfig":
+    """Hyperparameters or the TOML file, with ``--set`` on top. Raises ``ConfigError``."""
     from trainer.config import TrainerConfig, flat_from_toml
 
     flat = flat_from_toml(args.config, args.set)
     if args.config is None:
         flat = {k: str(v) for k, v in ml.config("hyperparameters").items()} | flat
-    config = TrainerConfig.from_flat(flat)
+    return TrainerConfig.from_flat(flat)
+
+
+def run(
+    args: argparse.Namespace, env: TrainerEnv, ml: MlRoot, worker: Worker, where: list[Any]
+) -> None:
+    """Everything that can fail. ``where`` receives the loop's ``Where`` once there is one."""
+    config = read_config(args, ml)
 
     from datetime import timedelta
 
     import torch
     import torch.distributed as dist
 
+    from trainer.health import check_hosts
     from trainer.import_weights import weights_folder
+    from trainer.pulse import start_pulse
+    from trainer.report import Reporter
     from trainer.sources import data_root
     from trainer.train import Where, train
 
@@ -72,6 +89,7 @@ def run(
     root = data_root(config.data, env, ml)
     weights = config.model.weights and weights_folder(config.model.weights, ml)
     worker.node_dir.mkdir(parents=True, exist_ok=True)
+    start_pulse(worker)
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", worker.local_rank) if cuda else torch.device("cpu")
     if cuda:
@@ -81,8 +99,17 @@ def run(
         init_method="env://",
         rank=worker.rank,
         world_size=worker.world_size,
-        timeout=timedelta(seconds=worker.collective_timeout),
+        timeout=timedelta(seconds=max(worker.start_timeout, worker.collective_timeout)),
     )
+    report = Reporter(worker.rank)
+    try:
+        if config.guard.health != "off":
+            check_hosts(worker, ml, device, report)
+    except TrainerError as error:
+        if config.guard.health == "refuse":
+            raise
+        report.log(f"starts all the same (guard.health=warn): {error}")
+    worker = worker.model_copy(update={"joined_epoch": time.time()})
     train(config, env, worker, root, device, where[0], weights or None)
     dist.barrier()  # nobody leaves, and takes the store with it, before all are done
     dist.destroy_process_group()
@@ -97,7 +124,7 @@ def _die_with_launcher(worker: Worker) -> None:
         os._exit(1)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.main", description=__doc__)
     parser.add_argument("--config", type=Path, help="TOML file with the sections of a run spec")
     parser.add_argument(

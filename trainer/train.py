@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.progress import Phase
-from trainer.callbacks import Launched, Readings, StopAtNaN
+from trainer.callbacks import Launched, Readings
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.pace import Pace
 from trainer.checkpoint.restore import Finder, load
@@ -19,12 +19,18 @@ from trainer.checkpoint.state import LoopState, live_tensors, seed_rng
 from trainer.config import TrainerConfig
 from trainer.control import Control
 from trainer.data import Samples, rank_positions
+from trainer.guard import Guard
+from trainer.health import check_room
 from trainer.host import Worker
 from trainer.import_weights import import_weights
 from trainer.optim import build_optimizer, learning_rate
 from trainer.parallel import build_model, layout_of
+from trainer.pulse import Timeouts
+from trainer.replicas import Replicas
 from trainer.report import Reporter
 from trainer.reporting import reporting
+from trainer.restarted import Moved
+from trainer.skips import Skips
 from trainer.sources import open_samples, open_validation
 from trainer.step import optimizer_step, places_of, valid_targets
 from trainer.store import open_store
@@ -82,6 +88,8 @@ def train(
     )
     finder = Finder(store, group, worker, report)
     tensors = live_tensors(model, optimizer)
+    folder, nodes = store.local(""), worker.world_size // worker.local_world_size
+    check_room(folder or worker.node_dir, tensors.values(), 1 if folder else nodes)
     found = finder.find(tensors, state.mesh)
     if found is not None:
         state = load(found, tensors, state, group, worker, report, recipe.seed)
@@ -107,9 +115,24 @@ def train(
     deadline = None if limit is None else worker.started_epoch + limit
     control = Control(worker, deadline, pace)
     own = OwnTime(device, config.guard.straggler_every)
+    skips = Skips.read(store)
+    guard = Guard(
+        config.guard,
+        skips,
+        state.losses,
+        store=store,
+        saver=saver,
+        group=group,
+        report=report,
+        batch=recipe.global_batch,
+    )
+    timeouts = Timeouts(worker.collective_timeout, [group])
+    replicas = Replicas(model, config.guard.replica_every)
+    moved = Moved(worker, report)
     stragglers = Stragglers(own, config.guard.straggler_every, report)
     # a GPU works while the host reads the step before; on a CPU there is nothing to wait for
-    callbacks = [StopAtNaN(), *reporting(config, env, worker, report), stragglers]
+    beside = reporting(config, env, worker, report)
+    callbacks = [guard, *beside, stragglers, replicas, timeouts, moved]
     readings = Readings(callbacks, behind=1 if device.type == "cuda" else 0)
     every, seconds = config.checkpoint.every_steps, 0.0
     model.train()
@@ -118,8 +141,9 @@ def train(
         began = time.monotonic()
         where.step = state.step
         last = state.step >= steps
+        start = skips.after(state.samples, recipe.global_batch)
         positions = rank_positions(
-            state.samples,
+            start,
             0 if last else recipe.global_batch,
             layout.data_rank(worker.rank),
             layout.data_ranks,
@@ -139,7 +163,8 @@ def train(
             break
         if due and state.step > saver.last_step:
             before = time.monotonic()
-            saver.save(tensors, state)
+            replicas.compare(state.step)
+            saver.save(tensors, state.model_copy(update={"losses": guard.losses}))
             save_seconds = time.monotonic() - before
             pace.saved(save_seconds)
             began += save_seconds
@@ -161,7 +186,7 @@ def train(
                 "step": state.step + 1,
                 "lr": lr,
                 "tokens": state.tokens + agreed.tokens,
-                "samples": state.samples + recipe.global_batch,
+                "samples": start + recipe.global_batch,
             }
         )
         seconds = time.monotonic() - began
@@ -169,6 +194,7 @@ def train(
         readings.add(
             Launched(
                 step=state.step,
+                position=start,
                 result=result,
                 lr=lr,
                 tokens=state.tokens,
@@ -184,7 +210,7 @@ def train(
     readings.close()
     saver.settle()
     if state.step > saver.last_step:
-        saver.save(tensors, state, final=last)
+        saver.save(tensors, state.model_copy(update={"losses": guard.losses}), final=last)
     saver.finish()
     samples.close()
     if last:

@@ -50,6 +50,30 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "ml.p6-b300.48xlarge": InstanceType(8, 16, 4096, 269),
 }
 
+EFA_GIGABITS: dict[str, int] = {
+    "ml.g5.12xlarge": 40,
+    "ml.g5.48xlarge": 100,
+    "ml.g6.12xlarge": 40,
+    "ml.g6.48xlarge": 100,
+    "ml.g6e.12xlarge": 100,
+    "ml.g6e.24xlarge": 200,
+    "ml.g6e.48xlarge": 400,
+    "ml.p4d.24xlarge": 400,
+    "ml.p4de.24xlarge": 400,
+    "ml.p5.4xlarge": 100,
+    "ml.p5.48xlarge": 3200,
+    "ml.p5e.48xlarge": 3200,
+    "ml.p5en.48xlarge": 3200,
+    "ml.p6-b200.48xlarge": 3200,
+    "ml.p6-b300.48xlarge": 6400,
+}
+"""Network of a host in Gbit/s, all of its EFA interfaces together. Same source."""
+
+
+def efa_gigabits(name: str) -> int | None:
+    """None for a type that is not known, or has no EFA."""
+    return EFA_GIGABITS.get(name)
+
 
 def similar_types(name: str) -> list[str]:
     """Known types closest to a name that is not one (for hints)."""

@@ -200,6 +200,9 @@ class Guard(Section):
     """Batches that a rewind skips, the bad one last."""
     straggler_every: int = Field(default=20, ge=1)
     """Steps between two comparisons of the ranks' own times."""
+    health: Literal["refuse", "warn", "off"] = "refuse"
+    """What a failed check of hosts and network at the start leads to. Several hosts with EFA that
+    fall back to TCP are refused, unless this says otherwise."""
     replica_every: int = Field(default=100, ge=0)
     """Steps between two comparisons of copies of the weights; 0: never."""
 

@@ -82,6 +82,7 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
 
     ``extra`` are the user's rules: asked before the built-in ones of the same source.
     """
+    evidence = _of_last_start(evidence)
     for findings in _stages(evidence, _Table(extra)):
         if findings:
             return _failure(evidence, min(findings, key=_precedence))
@@ -90,10 +91,22 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
 
 def explain(evidence: Evidence, extra: Sequence[Rule] = ()) -> Explanation:
     """The same answer, with every other finding that it outranked."""
+    evidence = _of_last_start(evidence)
     found = sorted((f for x in _stages(evidence, _Table(extra)) for f in x), key=_precedence)
     found = found or [_unknown(evidence)]
     shown = [f._replace(text=_one_line(f.text)) for f in found]
     return Explanation(_failure(evidence, found[0]), shown)
+
+
+def _of_last_start(evidence: Evidence) -> Evidence:
+    """Without what was logged before the last restart in the job: that was survived."""
+    log = evidence.log
+    said = [i for i, x in enumerate(log) if (p := parse_line(x.text)) and p.everstep == "restart"]
+    if not said:
+        return evidence
+    last = (log[said[-1]].time_epoch, said[-1])
+    kept = [line for i, line in enumerate(log) if (line.time_epoch, i) > last]
+    return evidence.model_copy(update={"log": kept})
 
 
 def _precedence(finding: Finding) -> tuple[int, int, float, int]:

@@ -18,8 +18,9 @@ class Case:
 
     name: str
     trainer: Literal["torch", "lean"]
-    end: Literal["same", "refused"]
-    """``same``: the final state of an unbroken run. ``refused``: it gives up, in words."""
+    end: Literal["same", "arrives", "refused"]
+    """``same``: the final state of an unbroken run. ``arrives``: all steps, another state, since
+    batches were skipped. ``refused``: it gives up, in words."""
     ask: Ask = asks.nothing
     classes: tuple[F, ...] = ()
     """Of the launches that failed, in order."""

@@ -37,8 +37,9 @@ FAULT_MODEL: tuple[Row, ...] = (
                 "torch",
                 "same",
                 ask=asks.kill_rank(at=14),
-                classes=(F.INFRASTRUCTURE,),
-                launches=2,
+                launches=1,
+                attempts=1,
+                says='"everstep":"restarted"',
             ),
         ),
     ),
@@ -48,6 +49,7 @@ FAULT_MODEL: tuple[Row, ...] = (
         shown_by=(
             RECOVERY + "test_a_frozen_rank_is_seen_stopped_and_resumed",
             TRAINER + "test_a_frozen_rank_becomes_an_error",
+            "tests/trainer/test_hangs.py::test_a_rank_that_is_alive_elsewhere_is_named",
         ),
     ),
     Row(
@@ -107,8 +109,20 @@ FAULT_MODEL: tuple[Row, ...] = (
                 environment=sabotage("nan"),
                 says="step 17: loss nan",
             ),
+            Case(
+                "nan-batch",
+                "torch",
+                "arrives",
+                launches=1,
+                attempts=1,
+                environment=sabotage("poison"),
+                says='"everstep":"rewind"',
+            ),
         ),
-        not_yet="rewind and skip: the first NaN ends the run as `diverged`; no batch is skipped",
+        shown_by=(
+            "tests/trainer/test_guard.py::test_a_poisoned_batch_is_skipped_and_nothing_else",
+            "tests/trainer/test_guard.py::test_killed_in_the_rewind_skips_the_same",
+        ),
     ),
     Row(
         "GPU error (Xid 48/63/64/74/79/94/95/119…)",
@@ -334,6 +348,17 @@ FAULT_MODEL: tuple[Row, ...] = (
     ),
     Row(
         "EFA missing → TCP fallback",
-        not_yet="no start-up check yet, and no EFA on the emulator to miss",
+        cases=(
+            Case(
+                "no-efa",
+                "torch",
+                "refused",
+                classes=(F.BAD_CONFIG,),
+                launches=1,
+                environment=sabotage("no_efa"),
+                says="NCCL uses Socket on ml.p5.48xlarge, which has EFA",
+            ),
+        ),
+        shown_by=("tests/trainer/test_health.py::test_public_logs_are_judged",),
     ),
 )

@@ -360,3 +360,18 @@ def test_rule_ids_are_unique_and_patterns_compile() -> None:
     assert all(re.compile(r.pattern) for r in RULES)
     assert all(0 < r.confidence <= 1 for r in RULES)
     assert {r.source for r in RULES} == set(Source)
+
+
+def test_what_the_trainer_has_survived_is_no_cause() -> None:
+    """A restart in the job leaves the words of the former ranks in the log."""
+    log = [
+        LogLine(time_epoch=1, host="algo-1", text="ValueError: sample 17 has no label"),
+        LogLine(time_epoch=2, host="algo-1", text='{"everstep":"restart","generation":1}'),
+        LogLine(time_epoch=3, host="algo-1", text='{"everstep":"step","step":11,"loss":1.0}'),
+    ]
+    before = Evidence(outcome=Outcome(status="Failed", secondary_status="Failed"), log=log[:1])
+    assert classify(before).failure_class is F.USER_CODE
+    after = before.model_copy(update={"log": log})
+    assert classify(after).failure_class is F.UNKNOWN
+    later = [*log, LogLine(time_epoch=4, text="KeyError: 'text'")]
+    assert "KeyError" in classify(before.model_copy(update={"log": later})).cause

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,7 +130,7 @@ def test_two_hosts_share_one_job_and_one_first_cause(
     assert weights(tmp_path / "hosts/checkpoints")["world_size"] == 2
 
     # a rank is killed on the second host; the first host's rank is only a victim
-    first, second = start(2, stop__steps=100_000)
+    first, second = start(2, stop__steps=100_000, guard__in_job_restarts=0)
     first.wait_for(lambda line: line["everstep"] == "step" and line["step"] == 8)
     os.kill(second.ranks()[0], signal.SIGKILL)
     assert second.wait() == 137
@@ -142,14 +143,26 @@ def test_two_hosts_share_one_job_and_one_first_cause(
 
 
 def test_a_frozen_rank_becomes_an_error(launch: Launch, tmp_path: Path) -> None:
-    job = launch("frozen", stop__steps=100_000, environment={"EVERSTEP_COLLECTIVE_TIMEOUT": "3"})
-    job.wait_for(lambda line: line["everstep"] == "step")
-    ranks = job.ranks()
-    os.kill(ranks[1], signal.SIGSTOP)
+    job = launch(
+        "frozen",
+        stop__steps=100_000,
+        guard__in_job_restarts=0,
+        environment={"EVERSTEP_COLLECTIVE_TIMEOUT": "3"},
+    )
+    job.wait_for(lambda line: line["everstep"] == "step" and line["step"] == 4)
+    os.kill(job.ranks()[1], signal.SIGSTOP)
     assert job.wait(30) == 1
     failure = _failure(tmp_path / "frozen/output/00001/failure.json")
     assert failure.failure_class == "communication_hang"
     assert failure.step
+    # gloo's error names neither
+    assert failure.rank == 1
+    assert re.match(
+        r"rank 1 did not come to collective \d+ of group .+, gloo:\w+, in which rank 0 waited: ",
+        failure.message,
+    )
+    flight = tmp_path / "frozen/output/00001/flight-0"
+    assert [path.name for path in flight.iterdir()] == ["rank-0.pickle"]
 
 
 def test_two_ranks_on_s3(launch: Launch, tmp_path: Path, dataset: Path) -> None:

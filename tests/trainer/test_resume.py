@@ -33,7 +33,7 @@ Unbroken = tuple[dict[int, float], dict[str, Any]]
 def test_killed_from_outside_and_resumed_is_bit_equal(
     launch: Launch, tmp_path: Path, unbroken: Unbroken, victim: str
 ) -> None:
-    broken = launch("broken", **SLOW)
+    broken = launch("broken", **SLOW, guard__in_job_restarts=0)
     broken.wait_for(lambda line: line["everstep"] == "committed")
     ranks = broken.ranks()
     os.kill(broken.process.pid if victim == "launcher" else ranks[1], signal.SIGKILL)

@@ -31,6 +31,8 @@ class LoopState(BaseModel):
     samples: int = 0
     """Position in the seeded order: samples taken by all ranks together."""
     tokens: int = 0
+    losses: list[float] = []
+    """The last ones, which the guard compares with."""
     lr: float = 0.0
     """Rate of the last step, for the record: the schedule is a function of ``step``."""
     mesh: str = ""
