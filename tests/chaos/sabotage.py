@@ -167,7 +167,7 @@ def launcher() -> int:
         here = [*command[:2], "tests.chaos.sabotage", "rank", *command[3:]]
         return start(here, **more)
 
-    launch.subprocess = SimpleNamespace(Popen=patched, run=subprocess.run)  # type: ignore
+    launch.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": patched})  # type: ignore
     return launch.main(sys.argv[1:])
 
 
