@@ -109,6 +109,8 @@ class TeamConfig(_Section):
 class Watchdog(_Section):
     period_seconds: int = Field(default=60, ge=1, le=3600)
     heartbeat_seconds: int = Field(default=300, ge=5)
+    looks_at_once: int = Field(default=16, ge=1, le=32)
+    """Runs that one pass looks at beside each other; a pass has a minute."""
 
     @property
     def schedule_minutes(self) -> int:

@@ -48,6 +48,7 @@ class Handlers(Construct):
             topic_arn=topic.topic_arn,
             watchdog_period_seconds=config.watchdog.period_seconds,
             heartbeat_seconds=config.watchdog.heartbeat_seconds,
+            looks_at_once=config.watchdog.looks_at_once,
             continue_after_turns=config.continue_after_turns,
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,

@@ -16,6 +16,8 @@ class ControlEnv(BaseModel):
     table: str
     topic_arn: str
     watchdog_period_seconds: int = Field(default=60, gt=0)
+    looks_at_once: int = Field(default=16, gt=0, le=32)
+    """Runs that one pass of the watchdog looks at beside each other."""
     heartbeat_seconds: int = Field(default=300, gt=0)
     """Heartbeat of a launch's task token: at least five watchdog periods."""
     continue_after_turns: int = Field(default=150, gt=0)

@@ -29,7 +29,10 @@ logger = Logger(service="everstep")
 
 # Adaptive: a throttled control plane slows down instead of failing a run.
 _CONFIG = Config(
-    retries={"mode": "adaptive", "max_attempts": 6}, connect_timeout=5, read_timeout=20
+    retries={"mode": "adaptive", "max_attempts": 6},
+    connect_timeout=5,
+    read_timeout=20,
+    max_pool_connections=32,  # as many as ControlEnv.looks_at_once may ask for
 )
 
 
@@ -90,6 +93,11 @@ class Services:
     @cached_property
     def notifier(self) -> Notifier:
         return Notifier(self.client("sns"), self.env)
+
+    def ready(self) -> None:
+        """Make all that a pass of the watchdog may need, before it is shared among threads."""
+        _ = (self.store, self.machine, self.jobs, self.logs, self.metrics, self.quotas)
+        _ = (self.increases, self.notifier)
 
 
 _services: Services | None = None

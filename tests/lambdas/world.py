@@ -423,6 +423,7 @@ class World:
             table="runs",
             topic_arn=f"arn:aws:sns:{REGION}:123456789012:topic",
             heartbeat_seconds=10,
+            looks_at_once=1,  # a crash is asked for by the number of a call
             prices_usd={"ml.m5.large": 0.1},
             adopters={NOTEBOOK_ROLE: MACHINE},
         )
