@@ -145,7 +145,7 @@ class Config(_Section):
     budget: Budget | None = None
     access: Access = Access()
     watchdog: Watchdog = Watchdog()
-    continue_after_turns: int = Field(default=150, ge=2, le=400)
+    continue_after_turns: int = Field(default=60, ge=2, le=60)
     """Launches and inspections of one execution before its run goes on as a new execution."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)

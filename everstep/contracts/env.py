@@ -20,7 +20,7 @@ class ControlEnv(BaseModel):
     """Runs that one pass of the watchdog looks at beside each other."""
     heartbeat_seconds: int = Field(default=300, gt=0)
     """Heartbeat of a launch's task token: at least five watchdog periods."""
-    continue_after_turns: int = Field(default=150, gt=0)
+    continue_after_turns: int = Field(default=60, gt=0)
     """Launches and inspections of one execution before the run goes on as a new one."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)

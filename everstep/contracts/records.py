@@ -131,7 +131,7 @@ class Outcome(BaseModel):
     failure_reason: str = ""
     transitions: list[str] = Field(default_factory=list)
     message: str = ""
-    """StatusMessage of the last transition, where it was read."""
+    """StatusMessage of the last transition."""
     started_epoch: float | None = None
     ended_epoch: float | None = None
     billable_seconds: int = 0

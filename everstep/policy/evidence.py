@@ -24,7 +24,8 @@ class Evidence(BaseModel):
     failure_file: FailureFile | None = None
     log: list[LogLine] = Field(default_factory=list)
     events: list[LogLine] = Field(default_factory=list)
-    """Of Kubernetes, HyperPod, spot and AWS Health: JSON or text as they came."""
+    """Of Kubernetes, HyperPod, spot and AWS Health: JSON or text as they came. Only of texts given
+    to ``everstep classify``: a SageMaker training job has none."""
     incomplete: str | None = None
     """What VerifyOutcome missed in a job that was Completed."""
     state_error: str = ""

@@ -125,7 +125,8 @@ def decide(
     """``draw`` returns a number in [0, 1): the jitter of the backoff."""
     row, launches = TABLE[failure.failure_class], history.launches
     last = launches[-1]
-    if row.kind is K.GIVE_UP or failure.action is Action.DO_NOT_RETRY:
+    hopeless = failure.action is Action.DO_NOT_RETRY and not _may_be_raised(spec, failure, last)
+    if row.kind is K.GIVE_UP or hopeless:
         return _give_up(f"{failure.failure_class} is not cured by another attempt")
     end = over(spec.budget, history.spend, history.now, history.created_epoch)
     if end:
@@ -168,6 +169,12 @@ def decide(
         spends_attempt=row.spends_attempt,
         rung=None if choice is None else choice.rung,
     )
+
+
+def _may_be_raised(spec: RunSpec, failure: Failure, last: Launch) -> bool:
+    """A job refused for a quota that can never hold it, in a run that may ask for an increase: it
+    waits like a run of which CheckQuota found the same, and CheckQuota does the asking."""
+    return failure.failure_class is F.QUOTA and spec.quota.request_increase and not last.created
 
 
 def _first_choice_again(last: Launch, row: Row) -> bool:

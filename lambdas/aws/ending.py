@@ -11,7 +11,7 @@ def outcome_of(step: FailedStep, launch: Launch, services: Services) -> Outcome 
     """None while the job still runs: the state failed, the job did not."""
     if launch.outcome is not None:
         return launch.outcome
-    job = services.jobs.describe(launch.job_name)
+    job = services.jobs.of(launch)
     if job is None:
         said = redact(step.error.said[:1024]) if step.error else ""
         return Outcome(status=NOT_CREATED, secondary_status="", failure_reason=said)

@@ -49,6 +49,14 @@ class Jobs:
         answer = self.described(name)
         return None if answer is None else job_of(answer)
 
+    def of(self, launch: Launch) -> Job | None:
+        """The launch's own job. Until it is known to be made, a job of its name may be another's,
+        which is never settled and never stopped: the tag tells."""
+        job = self.describe(launch.job_name)
+        if job is None or launch.created or self._is_ours(job, launch):
+            return job
+        return None
+
     def described(self, name: str) -> dict[str, Any] | None:
         """DescribeTrainingJob's whole answer."""
         try:
@@ -68,7 +76,7 @@ class Jobs:
             self._client.create_training_job(**request)
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code == "ResourceInUse" and self._is_ours(launch):
+            if code == "ResourceInUse" and self.of(launch) is not None:
                 return
             reason = redact(f"{code}: {error.response['Error'].get('Message', '')}")
             outcome = Outcome(status=NOT_CREATED, secondary_status=code, failure_reason=reason)
@@ -79,6 +87,8 @@ class Jobs:
         """Say why first, then stop: whoever sees the job end must be able to know. The first reason
         stays; stopping twice is harmless."""
         self._store.update(launch, stop_reason=reason, stop_detail=detail, absent=["stop_reason"])
+        if not launch.created and self.of(launch) is None:
+            return  # if it is made after all, the watchdog finds the reason
         try:
             self._client.stop_training_job(TrainingJobName=launch.job_name)
         except ClientError as error:
@@ -135,10 +145,7 @@ class Jobs:
             raise
         return True
 
-    def _is_ours(self, launch: Launch) -> bool:
-        job = self.describe(launch.job_name)
-        if job is None:
-            return False
+    def _is_ours(self, job: Job, launch: Launch) -> bool:
         return self.tags(job.arn).get(TAG_EXECUTION) == launch.execution_arn
 
 
@@ -160,6 +167,7 @@ def job_of(answer: Mapping[str, Any]) -> Job:
             secondary_status=answer["SecondaryStatus"],
             failure_reason=redact(answer.get("FailureReason") or ""),
             transitions=[t["Status"] for t in transitions],
+            message=redact(transitions[-1].get("StatusMessage") or "") if transitions else "",
             started_epoch=started.timestamp() if started else None,
             ended_epoch=ended.timestamp() if ended else None,
             billable_seconds=answer.get("BillableTimeInSeconds") or 0,

@@ -31,7 +31,7 @@ class Stepping(NamedTuple):
 
 def look_at_launch(run_id: str, item: str, services: Services) -> Stepping | None:
     launch = services.store.job(run_id, item)
-    job = services.jobs.describe(launch.job_name)
+    job = services.jobs.of(launch)
     running = services.machine.is_running(launch.execution_arn)
     if job is None:
         # Planned, not made yet. If it never will be, the heartbeat runs out and InspectAttempt sees

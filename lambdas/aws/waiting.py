@@ -33,6 +33,6 @@ def make_and_wait(
 def settle_first(launch: Launch, services: Services) -> None:
     """Raises ``FormerJobRunning`` while this one's job may still write."""
     if launch.outcome is None:
-        job = services.jobs.describe(launch.job_name)
+        job = services.jobs.of(launch)
         if job is not None and not services.jobs.settle(launch, job):
             raise FormerJobRunning(launch.job_name)

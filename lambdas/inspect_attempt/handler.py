@@ -1,6 +1,7 @@
 """InspectAttempt: no heartbeat, so the watchdog is ill. The job may be well: look, wait again."""
 
 from everstep.contracts.payloads import State, TokenStep
+from everstep.policy.turns import turns
 from lambdas.aws.look import look
 from lambdas.aws.services import Services, state_handler
 
@@ -15,12 +16,15 @@ def act(step: TokenStep, services: Services) -> None:
         services.store.update(
             launch, task_token=step.task_token, inspections=launch.inspections + 1
         )
-    job = services.jobs.describe(launch.job_name)
+    job = services.jobs.of(launch)
     if job is None:
         raise JobMissing(f"{launch.job_name} does not exist")
+    if not launch.created:  # whoever made it died before saying so; a successor has another tag
+        services.store.update(launch, created=True)
     if services.jobs.settle(launch, job):
         return
-    if launch.inspections >= services.env.continue_after_turns:
+    so_far = turns(services.store.launches(step.run_id), step.execution_arn)
+    if so_far > services.env.continue_after_turns:
         # A watchdog that is ill for weeks must not fill the history.
         services.machine.succeed(step.task_token, step.to(State.CONTINUE_AS_NEW))
         return

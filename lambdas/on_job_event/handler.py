@@ -25,7 +25,7 @@ def act(event: JobEvent, services: Services) -> bool:
     launch = services.store.find_job(*ours) if ours else None
     if launch is None:
         return offer(name, event.detail.tags, services)
-    job = services.jobs.describe(name)
+    job = services.jobs.of(launch)
     return job is not None and services.jobs.settle(launch, job)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from everstep.contracts.failures import Action
 from everstep.contracts.payloads import State
 from everstep.contracts.records import RunStatus
 from everstep.policy.quota import LONGEST_RUN
@@ -138,6 +139,34 @@ def test_never_is_said_only_after_a_fresh_look(world: World) -> None:
     world.quotas.values[USAGE] = 8.0  # approved since
     life = Life(world, compute=BIG)
     assert life.go() is State.LAUNCH_ATTEMPT
+
+
+@pytest.mark.parametrize("opted_in", [True, False])
+def test_a_launch_refused_for_good_asks_as_check_quota_does(world: World, opted_in: bool) -> None:
+    """The quotas that were read still said that there was room."""
+    said = (
+        f"The account-level service limit '{USAGE}' is 0 Instances, with current utilization of 0 "
+        "Instances and a request delta of 1 Instances. Please use AWS Service Quotas."
+    )
+    world.sagemaker.refusals = [refuse("ResourceLimitExceeded", said)]
+    life = Life(world, quota={"request_increase": opted_in})
+    at = life.go()
+    world.quotas.values[USAGE] = 0.0
+    assert world.launch().failure.action is Action.DO_NOT_RETRY
+    if not opted_in:
+        assert at is State.GIVE_UP
+        assert world.quotas.requests == []
+        return
+    assert at is State.WAIT_FOR_ROOM
+    world.services().quotas.forget()  # by age, on a real clock
+    later(world, 3600)
+    assert life.wake() is State.WAIT_FOR_ROOM
+    assert "waits for the increase of quota" in world.messages()[-1]
+    assert [r["DesiredValue"] for r in world.quotas.requests] == [1]
+    world.quotas.approve()
+    later(world)
+    assert life.wake() is State.LAUNCH_ATTEMPT
+    assert world.launch(2).failure is None
 
 
 def test_a_request_is_looked_at_each_five_periods_and_not_more(world: World) -> None:

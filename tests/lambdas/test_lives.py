@@ -679,6 +679,18 @@ def test_stop_before_the_job_was_made_and_redrive_goes_on(world: World, event: b
     assert world.active() == [(RUN, "launch#00002")]
 
 
+def test_the_services_last_word_on_a_job_is_kept(world: World) -> None:
+    life = Life(world)
+    launched(life)
+    world.sagemaker.end(job(1), "Stopped", "MaxRuntimeExceeded")
+    told = world.sagemaker.jobs[job(1)]["SecondaryStatusTransitions"][-1]
+    told["StatusMessage"] = "Training job runtime exceeded MaxRuntimeInSeconds provided"
+    world.watch()
+    life.wake()
+    assert world.launch().outcome.message == told["StatusMessage"]
+    assert told["StatusMessage"] in world.launch().failure.cause
+
+
 def test_stop_while_waiting_and_redrive_waits_again(world: World) -> None:
     world.sagemaker.refusals = [refuse("ResourceLimitExceeded", "x")]
     life = Life(world)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from jsonata import Jsonata
 
+from everstep.contracts.env import ControlEnv
 from everstep.contracts.names import construct_id, handler_folder
 from everstep.contracts.payloads import HANDLER_STATES, State
+from stacks.config import Config
 
 from .conftest import Synthesised
 
@@ -178,3 +180,37 @@ def test_statelint(definition: dict[str, Any]) -> None:
     }
     problems = linter.validate(definition | {"States": states})
     assert [p for p in problems if "BackoffRate is 2 but should be a Float" not in p] == []
+
+
+MOST_EVENTS = 25_000
+
+
+def _most_events(state: dict[str, Any]) -> int:
+    """Entered and left; a try is scheduled, started and failed; the last one has one more."""
+    if state["Type"] != "Task":
+        return 2
+    tries = 1 + sum(rule["MaxAttempts"] for rule in state.get("Retry", ()))
+    return 2 + 3 * (tries - 1) + 4
+
+
+def test_an_execution_that_retries_everything_to_the_end_stays_below_the_limit(
+    definition: dict[str, Any],
+) -> None:
+    """Of a turn, every state at most once (a wait for room, a backoff and a look included), each
+    with the hub after it. Decide leads away at the limit, InspectAttempt one turn later."""
+    a_turn = [
+        "CheckQuota", "WaitForRoom", "PlanAttempt", "LaunchAttempt", "Classify", "Decide",
+        "VerifyOutcome", "Backoff",
+    ]  # fmt: skip
+    an_inspection = ["InspectAttempt", "Classify", "Backoff"]
+    states = definition["States"]
+    hub = _most_events(states["Next"])
+    worst = max(
+        sum(_most_events(states[name]) + hub for name in names) for names in (a_turn, an_inspection)
+    )
+    most = Config.model_fields["continue_after_turns"]
+    limit = next(rule.le for rule in most.metadata if hasattr(rule, "le"))
+    assert limit >= most.default == ControlEnv.model_fields["continue_after_turns"].default
+    once = ["ValidateSpec", "ContinueAsNew", "GiveUp"]
+    rest = sum(_most_events(states[name]) + hub for name in once)
+    assert (limit + 1) * worst + rest <= MOST_EVENTS
