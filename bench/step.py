@@ -2,7 +2,8 @@
 
 Two gloo ranks, a Llama of 6 M parameters, sequence 512, fp32: each contestant is a group of
 processes of its own that waits while another runs. They take turns, a few steps each; the figure
-is the median of the ratios within a turn. ``--peers``: the Python of an environment that has
+is the median of the ratios within a turn, of wall time and of CPU time (which other load on the
+machine disturbs less). ``--peers``: the Python of an environment that has
 ai2-olmo-core (never ours). Writes bench/results/step.json.
 """
 
@@ -28,6 +29,7 @@ class Contestant:
     def __init__(self, kind: str, python: str, steps: int) -> None:
         port = str(free_port())
         self.steps = steps
+        self.kind = kind
         self._ranks = [
             subprocess.Popen(
                 [python, str(ROOT / "bench" / "step_worker.py"), kind, str(steps)],
@@ -94,11 +96,19 @@ def main() -> int:
     for contestant in contestants.values():
         contestant.end()
     rows = {kind: _row(kind, turns, args.steps) for kind in contestants}
-    result = {"ranks": RANKS, "turns": args.turns, "steps_a_turn": args.steps, "rows": rows}
+    load = [round(value, 1) for value in os.getloadavg()]
+    result = {
+        "load_average": load,
+        "ranks": RANKS,
+        "turns": args.turns,
+        "steps_a_turn": args.steps,
+        "rows": rows,
+    }
     for kind, row in rows.items():
         print(
             f"{kind:<10} {row['tokens_per_s']:>8.0f} tokens/s   everstep is "
-            f"{row['everstep_ratio']:.3f}× ({row['ratio_low']:.3f}–{row['ratio_high']:.3f})"
+            f"{row['everstep_ratio']:.3f}× ({row['ratio_low']:.3f}–{row['ratio_high']:.3f}), "
+            f"by CPU time {row['everstep_cpu_ratio']:.3f}×"
         )
     (ROOT / "bench/results/step.json").write_text(json.dumps(result, indent=2) + "\n")
     others = [row["everstep_ratio"] for kind, row in rows.items() if kind != "everstep"]
@@ -108,6 +118,7 @@ def main() -> int:
 def _row(kind: str, turns: list[dict[str, Any]], steps: int) -> dict[str, Any]:
     seconds = [turn[kind]["seconds"] for turn in turns]
     ratios = sorted(turn[kind]["seconds"] / turn["everstep"]["seconds"] for turn in turns)
+    cpu = sorted(turn[kind]["cpu_seconds"] / turn["everstep"]["cpu_seconds"] for turn in turns)
     return {
         "parameters": turns[0][kind]["parameters"],
         "seconds_a_step": round(statistics.median(seconds) / steps, 5),
@@ -115,6 +126,12 @@ def _row(kind: str, turns: list[dict[str, Any]], steps: int) -> dict[str, Any]:
         "everstep_ratio": round(statistics.median(ratios), 4),
         "ratio_low": round(ratios[0], 4),
         "ratio_high": round(ratios[-1], 4),
+        "cpu_seconds_a_step": round(
+            statistics.median(turn[kind]["cpu_seconds"] for turn in turns) / steps, 5
+        ),
+        "everstep_cpu_ratio": round(statistics.median(cpu), 4),
+        "cpu_ratio_low": round(cpu[0], 4),
+        "cpu_ratio_high": round(cpu[-1], 4),
         "first_loss": turns[0][kind]["loss"],
     }
 

@@ -52,6 +52,8 @@ class Job(NamedTuple):
     """Folder for what was loaded, saved at once."""
     save: str | None = None
     """Folder for the state after step 10."""
+    dtype: str = "fp32"
+    activation_checkpointing: str = "none"
     packed: bool = False
     """Several documents a sample."""
     watch: bool = False
@@ -69,7 +71,8 @@ def recipe(job: Job) -> Train:
         sequence_length=LENGTH,
         global_batch=ROWS,
         micro_batch=whole if job.tensor > 1 else 1,
-        dtype="fp32",
+        dtype=job.dtype,  # type: ignore[arg-type]
+        activation_checkpointing=job.activation_checkpointing,  # type: ignore[arg-type]
         grad_clip=0.1,  # binds in every step
         z_loss=1e-3,
         optimizer=job.optimizer,  # type: ignore[arg-type]

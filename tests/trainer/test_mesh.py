@@ -37,6 +37,11 @@ FOUR = {
     "FSDP 2 × PP 2": Job("FULL_SHARD", shard=2, pipeline=2),
     "PP 2 × TP 2": Job("FULL_SHARD", pipeline=2, tensor=2),
 }
+HALF = {
+    "bf16, TP 2, full": Job("FULL_SHARD", tensor=2),
+    "bf16, PP 2, selective": Job("FULL_SHARD", pipeline=2),
+    "bf16, PP 2 interleaved, full": Job("SHARD_GRAD_OP", pipeline=2, virtual_stages=2),
+}
 SAVED = ("FULL_SHARD 2", "TP 2", "PP 2")
 CHANGES = {
     "1→2": ("one", Job("FULL_SHARD", shard=2)),
@@ -77,9 +82,13 @@ def seen(alone: Seen, folder: Path) -> Seen:
     for jobs, meshes in ((two, TWO), (four, FOUR)):
         for name, job in meshes.items():
             jobs[f"{name}, sgd"] = job._replace(optimizer="sgd", packed=True)
+    half = {
+        name: job._replace(dtype="bf16", steps=4, activation_checkpointing=name.split(", ")[-1])
+        for name, job in HALF.items()
+    }
     resumed = {name: _resumed(name, folder) for name in CHANGES}
     on_two = {name: job for name, job in resumed.items() if not name.endswith("→1")}
-    found = _launch(folder, 2, two | on_two) | _launch(folder, 4, four)
+    found = _launch(folder, 2, two | on_two | half) | _launch(folder, 4, four)
     return found | {n: run(j) for n, j in resumed.items() if n not in on_two}
 
 
@@ -126,6 +135,13 @@ def test_loss_and_gradient_norm_are_those_of_one_rank(
     assert wanted[-1][0] < 0.95 * wanted[0][0]
     for one, many in zip(wanted, found, strict=True):
         assert many == pytest.approx(one, rel=1e-4)
+
+
+@pytest.mark.parametrize("mesh", HALF)
+def test_bf16_and_recomputation_go_with_any_mesh(alone: Seen, seen: Seen, mesh: str) -> None:
+    for half, single in zip(seen[mesh]["curve"], alone["adamw"]["curve"][:4], strict=True):
+        assert half == pytest.approx(single, rel=2e-2)
+        assert half != pytest.approx(single, rel=1e-6)  # it is not fp32 by another name
 
 
 @pytest.mark.parametrize("change", CHANGES)
