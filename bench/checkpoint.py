@@ -57,7 +57,7 @@ class Bed:
         self.rank, self.dist = rank, dist
         torch.manual_seed(seed)
         self.model = Transformer(ModelConfig.model_validate(SHAPE))
-        for block in self.model.blocks:
+        for block in self.model.blocks.values():
             fully_shard(block)
         fully_shard(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
@@ -326,6 +326,7 @@ def main() -> int:
     (scratch / "node").mkdir()
     try:
         [figures] = _on_ranks(stall, scratch, args.rounds, args.steps)
+        print(json.dumps(figures), flush=True)
         loads = {"train": [], "everstep": [], "dcp.load": []}
         for _ in range(3):
             for way, seen in loads.items():
