@@ -238,7 +238,7 @@ def test_a_wrong_hyperparameter_names_field_and_value(launch: Launch, tmp_path: 
 
 
 def test_divergence_has_its_class(launch: Launch, tmp_path: Path) -> None:
-    job = launch("diverge", ranks=1, train__lr=1e30, train__warmup_steps=0)
+    job = launch("diverge", ranks=1, train__lr=1e30, train__warmup_steps=0, guard__rewinds=0)
     assert job.wait() == 1
     failure = _failure(tmp_path / "diverge/output/00001/failure.json")
     assert (failure.kind, failure.failure_class) == ("DivergedError", "diverged")
