@@ -1,0 +1,114 @@
+"""What is simulated: a spec on so many hosts, for so long, with these rates and inputs."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from everstep.contracts.instances import INSTANCE_TYPES
+from everstep.contracts.run_spec import RunSpec
+from everstep.simulate.inputs import DAY, Inputs, Rates, given, load_inputs, load_rates
+
+MONTH = 30.44 * DAY
+
+
+class Spares(StrEnum):
+    """Hosts beside the job that take a failed one's place. ``policy.ladder`` has no rung for them:
+    a restart on new hosts takes their time instead."""
+
+    NONE = "none"
+    WARM = "warm"
+    """Booted; the job starts again on them."""
+    HOT = "hot"
+    """Inside the job; the worker group starts again."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``interval``: seconds of training between two saves."""
+
+    spec: RunSpec
+    days: float
+    rates: Rates
+    inputs: Inputs
+    interval: float
+    seeds: int = 200
+    seed: int = 0
+    spares: Spares = Spares.NONE
+    burn_in: bool = False
+    """Twice the failures in the first two weeks."""
+
+    @property
+    def nodes(self) -> int:
+        return self.spec.compute[0].nodes
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * INSTANCE_TYPES[self.spec.compute[0].instance_type].processes
+
+    @property
+    def spot(self) -> bool:
+        return self.spec.compute[0].purchase == "spot"
+
+    @property
+    def horizon(self) -> float:
+        return self.days * DAY
+
+    @property
+    def all_rates(self) -> Rates:
+        """With spot reclaims, where there are any."""
+        if not self.spot:
+            return self.rates
+        monthly = self.inputs["spot_reclaims_per_node_month"].mean
+        return self.rates.plus("spot_reclaim", monthly / MONTH)
+
+    @property
+    def mtbf(self) -> float:
+        """Seconds between two unplanned interruptions of the job, hosts held."""
+        rates = self.all_rates
+        unplanned = rates.total - rates.per_node_second.get("planned", 0.0)
+        return 1 / (unplanned * self.nodes) if unplanned else float("inf")
+
+    def but(self, **inputs: float) -> "Scenario":
+        """With these inputs scaled by a factor each."""
+        scaled = {name: self.inputs[name].scaled(factor) for name, factor in inputs.items()}
+        return replace(self, inputs={**self.inputs, **scaled})
+
+    def setting(self, **inputs: float) -> "Scenario":
+        """With these inputs at a value each."""
+        values = {name: given(value) for name, value in inputs.items()}
+        return replace(self, inputs={**self.inputs, **values})
+
+
+def interval_of(spec: RunSpec, step_seconds: float) -> float:
+    """As the trainer saves: every so many steps, else minutes, else an hour."""
+    if spec.checkpoint.every_steps is not None:
+        return spec.checkpoint.every_steps * step_seconds
+    return 60 * (spec.checkpoint.every_minutes or 60)
+
+
+def default_spec(
+    nodes: int, instance_type: str = "ml.p5.48xlarge", *, spot: bool = False, bare: bool = False
+) -> RunSpec:
+    """RunSpec's defaults, but (unless ``bare``) a warm pool as in examples/, and attempts enough
+    for a long run."""
+    target = {"instance_type": instance_type, "nodes": nodes}
+    raw = {"model": "llama3-70b", "data": "datasets/any", "stop": {"steps": 1}}
+    if bare:
+        return RunSpec.model_validate({**raw, "compute": [target]})
+    more = {"purchase": "spot"} if spot else {"warm_pool_seconds": 1800}
+    retry = {"max_attempts": 1000}
+    return RunSpec.model_validate({**raw, "retry": retry, "compute": [{**target, **more}]})
+
+
+def scenario(
+    nodes: int, days: float = 54, rates: str = "llama3", seeds: int = 200, *, spot: bool = False
+) -> Scenario:
+    """The defaults, for tests and benchmarks."""
+    spec, inputs = default_spec(nodes, spot=spot), load_inputs()
+    return Scenario(
+        spec=spec,
+        days=days,
+        rates=load_rates(rates),
+        inputs=inputs,
+        interval=interval_of(spec, inputs["step"].mean),
+        seeds=seeds,
+    )
