@@ -74,7 +74,7 @@ def simulate(
         spares=Spares(spares),
         burn_in=burn_in,
     ).setting(**_settings(setting or [], set(inputs)))
-    own = interval_of(plan, scenario.inputs["step"].mean)
+    own = interval_of(plan, scenario.inputs)
     scenario = replace(
         scenario, interval=own if checkpoint_minutes is None else 60 * checkpoint_minutes
     )
@@ -111,7 +111,9 @@ def _spec(path: Path | None, gpus: int | None, instance_type: str, spot: bool) -
         if instance_type not in INSTANCE_TYPES:
             near = ", ".join(similar_types(instance_type))
             fail(f"unknown instance type {instance_type!r}", f"for example {near}")
-        return default_spec(_nodes(gpus or 1024, instance_type), instance_type, spot=spot)
+        return default_spec(
+            _nodes(1024 if gpus is None else gpus, instance_type), instance_type, spot=spot
+        )
     raw = _read(path)
     given, problems = check_spec(raw)
     if given is None:
@@ -145,6 +147,8 @@ def _settings(given: list[str], known: set[str]) -> dict[str, float]:
             number = -1.0
         if not 0 <= number < 1e9:
             fail(f"--set {text}: {value!r} is no number from 0", "for example --set stall=1")
+        if name.startswith("share_") and number > 1:
+            fail(f"--set {text}: a share is at most 1", f"for example --set {name}=0.1")
         found[name] = number
     return found
 

@@ -94,7 +94,7 @@ def _bar(row: Row) -> str:
 
 def _gave_up(found: Study) -> None:
     for row in found.rows:
-        if row.gave_up and row.name in ("Everstep", "Everstep, bare spec", "Everstep, Daly"):
+        if row.gave_up and row.name in ("Everstep", "Everstep, bare spec", "Everstep, auto saves"):
             most = list(row.gave_up.items())[:4]
             why = "\n".join(f"  {n:6.1f} a run  {reason}" for reason, n in most)
             out.print(f"{row.name} called a person, by its own reasons:\n{why}", markup=False)

@@ -1,29 +1,20 @@
-"""Young's and Daly's formulas, for comparison with what is simulated.
+"""Closed forms to compare with what is simulated (Daly's optimum: ``policy.checkpoint_interval``).
 
-J. W. Young 1974, "A first order approximation to the optimum checkpoint interval"; J. T. Daly 2006,
-"A higher order estimate of the optimum checkpoint interval for restart dumps". All in seconds:
-``stall`` (training stands still for it), ``restart``, ``mtbf`` of the whole job (exponential);
-``interval`` is the training time between two saves.
+All in seconds: ``stall`` (training stands still for it), ``restart``, ``mtbf`` of the whole job
+(exponential); ``interval`` is the training time between two saves.
 """
 
 from math import exp, expm1, inf, sqrt
 
 
 def young(stall: float, mtbf: float) -> float:
-    """The best interval, first order."""
+    """The best interval, first order (J. W. Young, CACM 17(9), 1974)."""
     return sqrt(2 * stall * mtbf)
 
 
-def daly(stall: float, mtbf: float) -> float:
-    """The best interval, higher order; the MTBF itself where a save costs more than two of them."""
-    if stall >= 2 * mtbf:
-        return mtbf
-    half = stall / (2 * mtbf)
-    return sqrt(2 * stall * mtbf) * (1 + sqrt(half) / 3 + half / 9) - stall
-
-
 def expected_goodput(interval: float, stall: float, restart: float, mtbf: float) -> float:
-    """Useful share of the time: Daly's whole model, where failures strike restarts and saves too.
+    """Useful share of the time: Daly's whole model (FGCS 22(3), 2006), where failures strike
+    restarts and saves too.
 
     A segment of ``interval + stall`` takes M·e^(R/M)·(e^((τ+δ)/M) − 1) seconds in the mean.
     """

@@ -113,8 +113,8 @@ class Production:
         if symptom == "reclaim":
             return Outcome(
                 status="Stopped",
-                secondary_status="Stopped",
-                transitions=["Starting", "Training", "Interrupted"],
+                secondary_status="Interrupted",
+                transitions=["Starting", "Training"],
                 ended_epoch=0.0,
             )
         reason = fault.get("reason") if symptom == "exit" else None

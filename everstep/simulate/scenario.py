@@ -5,6 +5,11 @@ from enum import StrEnum
 
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.checkpoint_interval import (
+    FAILURES_PER_NODE_DAY,
+    interval,
+    mean_time_between_failures,
+)
 from everstep.simulate.inputs import DAY, Inputs, Rates, given, load_inputs, load_rates
 
 MONTH = 30.44 * DAY
@@ -78,11 +83,25 @@ class Scenario:
         return replace(self, inputs={**self.inputs, **values})
 
 
-def interval_of(spec: RunSpec, step_seconds: float) -> float:
-    """As the trainer saves: every so many steps, else minutes, else an hour."""
-    if spec.checkpoint.every_steps is not None:
-        return spec.checkpoint.every_steps * step_seconds
-    return 60 * (spec.checkpoint.every_minutes or 60)
+def interval_of(spec: RunSpec, inputs: Inputs) -> float:
+    """Training between two saves as the trainer makes them: every so many steps, else by the
+    policy's own arithmetic, else every so many minutes, else an hour."""
+    checkpoint = spec.checkpoint
+    if checkpoint.auto_interval:
+        rate = checkpoint.failures_per_node_day or FAILURES_PER_NODE_DAY
+        mtbf = mean_time_between_failures(spec.compute[0].nodes, rate)
+        stall = inputs["stall"].mean
+        return interval(stall, inputs["durable"].mean, mtbf) - stall
+    if checkpoint.every_steps is not None:
+        return checkpoint.every_steps * inputs["step"].mean
+    return 60 * (checkpoint.every_minutes or 60)
+
+
+def with_auto_interval(scenario: "Scenario") -> "Scenario":
+    """The same run under ``checkpoint.auto_interval``."""
+    auto = scenario.spec.checkpoint.model_copy(update={"auto_interval": True})
+    spec = scenario.spec.model_copy(update={"checkpoint": auto})
+    return replace(scenario, interval=interval_of(spec, scenario.inputs))
 
 
 def default_spec(
@@ -109,6 +128,6 @@ def scenario(
         days=days,
         rates=load_rates(rates),
         inputs=inputs,
-        interval=interval_of(spec, inputs["step"].mean),
+        interval=interval_of(spec, inputs),
         seeds=seeds,
     )

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from statistics import fmean, quantiles, stdev
 
-from everstep.simulate import closed_form
+from everstep.policy.checkpoint_interval import optimum
+from everstep.simulate.closed_form import young as young_of
 from everstep.simulate.draws import Strike, strikes
 from everstep.simulate.policies import ByHand, Everstep, Make, Oracle, RetryStrategy
 from everstep.simulate.production import Production
 from everstep.simulate.run import PARTS, Tally
-from everstep.simulate.scenario import Scenario, Spares
+from everstep.simulate.scenario import Scenario, Spares, with_auto_interval
 
 THREE_HOURS = 3 * 3600.0
 FEW = 40
@@ -91,7 +92,7 @@ def study(scenario: Scenario, plain: Scenario | None = None) -> Study:
         return [make(one, fate, asked).simulate() for fate in fates[:most]]
 
     interval = _interval(scenario, tallies)
-    best = replace(scenario, interval=interval.daly)
+    best = with_auto_interval(scenario)
     rows = [
         _row(name, one, tallies(one, make), make is not Oracle)
         for name, one, make in _policies(scenario, best, plain)
@@ -120,12 +121,12 @@ def _policies(
     if plain is not None:
         yield "Everstep, bare spec", plain, Everstep
     yield "Everstep", given, Everstep
-    yield "Everstep, Daly", best, Everstep
+    yield "Everstep, auto saves", best, Everstep
     yield "oracle", given, Oracle
     for spares in (Spares.WARM, Spares.HOT):
         if given.spares is Spares.NONE:
             held = replace(best, spares=spares)
-            yield f"Everstep, Daly, {spares}", held, Everstep
+            yield f"Everstep, auto, {spares}", held, Everstep
             yield f"oracle, {spares}", held, Oracle
 
 
@@ -173,8 +174,8 @@ def _goodput(scenario: Scenario, found: Sequence[Tally]) -> float:
 def _interval(scenario: Scenario, tallies: Tallies) -> Interval:
     stall, durable = scenario.inputs["stall"].mean, scenario.inputs["durable"].mean
     mtbf = min(scenario.mtbf, scenario.horizon)
-    young = max(durable, closed_form.young(stall, mtbf))
-    daly = max(durable, closed_form.daly(stall, mtbf))
+    young = max(durable, young_of(stall, mtbf))
+    daly = max(durable, optimum(stall, mtbf))
 
     def at(seconds: float) -> float:
         one = replace(scenario, interval=seconds)
@@ -215,7 +216,7 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
         return given.but(**dict.fromkeys(names, 0.5))
 
     changes = [
-        ("save at Daly's interval", best),
+        ("checkpoint.auto_interval", best),
         ("halve the restart time", half(*RESTART)),
         ("halve hosts' provisioning alone", half("provision_new_hosts")),
         ("halve loading and first step", half("load", "first_step")),
@@ -230,7 +231,7 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
         changes.append(("warm spares", replace(given, spares=Spares.WARM)))
         changes.append(("hot spares", replace(given, spares=Spares.HOT)))
         both = replace(best, spares=Spares.HOT)
-        changes.append(("hot spares and Daly's interval", both))
+        changes.append(("hot spares and auto_interval", both))
     base = [x.parts["useful"] / given.horizon for x in tallies(given, Everstep, FEW)]
     for name, changed in changes:
         if changed.inputs["share_hang"] != given.inputs["share_hang"]:
@@ -259,7 +260,7 @@ def _gaps(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         if not row.name.startswith("Everstep"):
             continue
         oracle = named[
-            row.name.replace("Everstep, Daly, ", "oracle, ")
+            row.name.replace("Everstep, auto, ", "oracle, ")
             if row.name.endswith((", warm", ", hot"))
             else "oracle"
         ]
