@@ -146,7 +146,7 @@ class Run:
         """Training from ``began`` on the held clock: saves, what they kept, what is lost."""
         cycle = self.interval + self.stall
         whole, rest = divmod(seconds, cycle)
-        work = whole * self.interval + min(rest, self.interval)
+        work = min(seconds, whole * self.interval + min(rest, self.interval))
         commits = (seconds - self.durable) // cycle if seconds >= self.durable else 0.0
         safe, kept = commits * self.interval, commits * cycle
         saves = last is not None and self.saves_first(last)

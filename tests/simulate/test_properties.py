@@ -101,14 +101,14 @@ def test_seeds_differ() -> None:
     assert runs(scene, 1) != runs(other, 1)
 
 
-@given(scenes(), st.sampled_from([1.5, 3.0]))
+@given(scenes(), st.sampled_from([2.0, 4.0]))
 @settings(unhurried, max_examples=10)
 def test_more_failures_less_goodput(scene: Scenario, factor: float) -> None:
-    scene = replace(scene, days=15.0, rates=load_rates("llama3"), burn_in=False)
+    scene = replace(scene, days=8.0, rates=load_rates("llama3"), burn_in=False)
     more = replace(scene, rates=scene.rates.scaled(factor))
     for make in (ByHand, Everstep, Oracle):
-        few = fmean(x.parts["useful"] for x in runs(scene, 6, make))
-        many = fmean(x.parts["useful"] for x in runs(more, 6, make))
+        few = fmean(x.parts["useful"] for x in runs(scene, 5, make))
+        many = fmean(x.parts["useful"] for x in runs(more, 5, make))
         # A run of one host may meet next to nothing in a month: then nothing is left to lose.
         assert many <= few + 0.003 * scene.horizon
 
