@@ -17,6 +17,7 @@ from everstep.simulate.policies import NO_ROOM, ByHand, Everstep
 from everstep.simulate.production import LEVELS, Past, Production, Question, Tail
 from everstep.simulate.scenario import default_spec, scenario
 from tests.simulate.scenes import goodput, runs
+from trainer.in_job import TRANSIENT
 
 F = FailureClass
 QUESTIONS = [
@@ -169,8 +170,7 @@ def test_what_starts_again_in_the_job() -> None:
 
 
 def test_the_launchers_classes_are_the_trainers() -> None:
-    in_job = pytest.importorskip("trainer.in_job")
-    assert in_job.TRANSIENT == production.IN_JOB_CLASSES
+    assert TRANSIENT == production.IN_JOB_CLASSES
 
 
 def test_a_hang_of_a_hosts_making_climbs_the_ladder() -> None:
