@@ -109,6 +109,13 @@ def study(scenario: Scenario, plain: Scenario | None = None) -> Study:
     )
 
 
+def expected(scenario: Scenario) -> Row:
+    """What the scenario's own spec may expect, without the comparisons."""
+    asked = Production(scenario.spec, scenario.inputs["step"].mean)
+    found = [Everstep(scenario, strikes(scenario, i), asked) for i in range(scenario.seeds)]
+    return _row("Everstep", scenario, [x.simulate() for x in found], True)
+
+
 Tallies = Callable[..., list[Tally]]
 
 

@@ -30,7 +30,8 @@ def test_llama3s_table_comes_back() -> None:
 
 def as_llama3_ran(restart: float) -> Scenario:
     """Their table's own causes, hangs and corruption among them, and nothing twice; their own
-    cluster, so no job to tear down or to ask for; people on call; checkpoints as by default."""
+    cluster, so no job to tear down or to ask for; people on call; saves by
+    ``auto_interval``."""
     scene = scenario(NODES, DAYS).setting(
         share_hang=0, share_slow=0, share_nan=0, share_no_capacity=0, end_of_job=0, decide=0,
         notice_exit=0, load=restart, first_step=0, person=1800, **dict.fromkeys(PROVISIONS, 0.0),

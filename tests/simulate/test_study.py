@@ -1,0 +1,53 @@
+"""The comparison as a whole."""
+
+from dataclasses import replace
+
+import pytest
+
+from everstep.policy.checkpoint_interval import interval
+from everstep.simulate.run import PARTS
+from everstep.simulate.scenario import default_spec, interval_of, scenario, with_auto_interval
+from everstep.simulate.study import Study, expected, study
+
+SCENE = replace(scenario(1024, 20, seeds=5), interval=1200.0)
+
+
+@pytest.fixture(scope="module")
+def found() -> Study:
+    return study(SCENE, replace(SCENE, spec=default_spec(1024, bare=True)))
+
+
+def test_one_row_is_the_same_alone(found: Study) -> None:
+    assert expected(SCENE) == next(row for row in found.rows if row.name == "Everstep")
+
+
+def test_a_gap_is_all_accounted_for(found: Study) -> None:
+    """What the oracle has more of in useful time, it has less of elsewhere."""
+    rows = {row.name: row for row in found.rows}
+    for name, gap in found.gaps.items():
+        assert sum(gap[part] for part in PARTS) == pytest.approx(0, abs=1e-9)
+        oracle = rows.get(name.replace("Everstep, auto", "oracle"), rows["oracle"])
+        assert -gap["useful"] == pytest.approx(oracle.goodput - rows[name].goodput)
+
+
+def test_levers_point_the_right_way(found: Study) -> None:
+    gains = {lever.name: lever.gain for lever in found.levers}
+    assert gains["halve the restart time"] > gains["halve hosts' provisioning alone"] > 0
+    assert gains["hot spares"] > gains["warm spares"] > 0
+    assert gains["half as many failures"] > 0 > gains["twice as many failures"]
+    assert [x.gain for x in found.levers] == sorted(gains.values(), reverse=True)
+
+
+def test_the_auto_interval_is_the_policys() -> None:
+    mtbf = 86_400 / (1024 * 6.5e-3)
+    assert with_auto_interval(SCENE).interval == interval(6.3, 148.8, mtbf) - 6.3
+
+
+def test_saves_are_as_the_spec_says() -> None:
+    spec = default_spec(4)
+    inputs = SCENE.inputs
+    assert interval_of(spec, inputs) == 3600
+    by_steps = spec.checkpoint.model_copy(update={"every_steps": 50, "every_minutes": 5.0})
+    assert interval_of(spec.model_copy(update={"checkpoint": by_steps}), inputs) == 500
+    by_minutes = spec.checkpoint.model_copy(update={"every_minutes": 5.0})
+    assert interval_of(spec.model_copy(update={"checkpoint": by_minutes}), inputs) == 300
