@@ -27,6 +27,7 @@ class ControlAlarms(Construct):
         watchdog_minutes: int,
     ) -> None:
         super().__init__(scope, name)
+        self.alarms: dict[str, cw.Alarm] = {}
         self._action = actions.SnsAction(topic)
         for team, machine in machines.items():
             self._alarm(
@@ -91,3 +92,4 @@ class ControlAlarms(Construct):
             treat_missing_data=missing,
         )
         alarm.add_alarm_action(self._action)
+        self.alarms[name] = alarm

@@ -13,6 +13,7 @@ from stacks.config import Config, load
 from stacks.control_plane import ControlPlaneStack
 from stacks.images import ImagesStack
 from stacks.network import NetworkStack
+from stacks.observability import ObservabilityStack
 from stacks.proof.rules import EverstepChecks
 from stacks.storage import StorageStack
 
@@ -21,7 +22,7 @@ DEFAULT_ENV = "local"
 
 
 class EverstepApp:
-    """The five stacks of one environment."""
+    """The stacks of one environment."""
 
     def __init__(self, app: App, env_name: str, config: Config) -> None:
         where = Environment(account=config.account, region=config.region)
@@ -74,7 +75,22 @@ class EverstepApp:
             control_plane=self.control_plane,
             **common("access", "roles for people and data preparation"),
         )
-        self.stacks = (self.network, self.storage, self.images, self.control_plane, self.access)
+        self.observability = ObservabilityStack(
+            app,
+            stack_name(env_name, "observability"),
+            env_name=env_name,
+            config=config,
+            control_plane=self.control_plane,
+            **common("observability", "dashboards, queries, alarms on storage, budget"),
+        )
+        self.stacks = (
+            self.network,
+            self.storage,
+            self.images,
+            self.control_plane,
+            self.access,
+            self.observability,
+        )
         for key, value in config.tags.items():
             Tags.of(app).add(key, value)
         suppressions.acknowledge(self.stacks)

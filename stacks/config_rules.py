@@ -67,6 +67,12 @@ def _region(sections: Sections) -> Iterator[Problem]:
             message=f"AWS Budgets cannot be used from {region}",
             hint="leave the section out, and set a budget in the console of that partition",
         )
+    if budget is not None and "alarm_email" in sections and not sections["alarm_email"]:
+        yield Problem(
+            path="alarm_email",
+            message="is needed by the budget, which tells someone",
+            hint='alarm_email = "oncall@example.com", or no [budget]',
+        )
     if budget is not None and not sections.get("tags", {}).get("environment"):
         yield Problem(
             path="tags.environment",

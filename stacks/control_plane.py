@@ -175,7 +175,7 @@ class ControlPlaneStack(Stack):
             self.queues += [queued.queue, queued.dead]
             CfnOutput(self, names.OUTPUT_DEAD_LETTERS + name, value=queued.dead.queue_arn)
             CfnOutput(self, names.OUTPUT_QUEUE + name, value=queued.queue.queue_arn)
-        ControlAlarms(
+        self.alarms = ControlAlarms(
             self,
             "Alarms",
             topic=self.topic,
@@ -183,7 +183,7 @@ class ControlPlaneStack(Stack):
             dead_queues=dead_queues,
             watchdog=self.handlers.functions["watchdog"].function,
             watchdog_minutes=minutes,
-        )
+        ).alarms
 
     def _outputs(self) -> None:
         CfnOutput(self, names.OUTPUT_TABLE, value=self.table.table.table_name)

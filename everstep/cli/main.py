@@ -17,6 +17,7 @@ from everstep.cli.cloud import Cloud, default_env
 from everstep.cli.errors import NOT_FOUND, CliError, fail
 from everstep.cli.output import emit, say, show_end, show_status
 from everstep.cli.simulate import simulate
+from everstep.cli.stack_cost import plan
 from everstep.cli.view import RunView
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.command()(classify)
 app.command()(simulate)
+app.command()(plan)
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Env = Annotated[str | None, typer.Option(help="Environment of config/ (EVERSTEP_ENV).")]

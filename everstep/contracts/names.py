@@ -1,6 +1,6 @@
 """Names that the stacks give and everyone else looks up: one spelling, in one place."""
 
-STACKS = ("network", "storage", "images", "control-plane", "access")
+STACKS = ("network", "storage", "images", "control-plane", "access", "observability")
 """In the order in which they are deployed."""
 
 OUTPUT_MACHINE = "StateMachineArn"

@@ -76,6 +76,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("planned.zone", "us-east-1b", "planned.zone", "the file system lies in us-east-1a"),
     ("planned.instance_type", "ml.m5.12xlarge", "planned.efa", "has no EFA"),
     ("planned.purchase", "reserved", "planned.purchase", "training_plan"),
+    ("alarm_email", None, "alarm_email", "needed by the budget"),
     ("budget.monthly_usd", 0, "budget.monthly_usd", "greater than"),
     ("budget.alert_percent", [0], "budget.alert_percent.0", "greater than"),
     ("tags", {"project": "everstep"}, "tags.environment", "needed by the budget"),

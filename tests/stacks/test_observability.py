@@ -1,0 +1,105 @@
+"""Dashboards, queries, alarms, budget: that what they name exists."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from everstep.contracts.progress import METRICS
+
+from .conftest import Synthesised, flatten
+
+
+@pytest.fixture(scope="module")
+def boards(prod: Synthesised) -> dict[str, dict[str, Any]]:
+    """Bodies by the last word of their names."""
+    return {
+        board["DashboardName"].rsplit("-", 1)[-1]: json.loads(flatten(board["DashboardBody"]))
+        for board in prod.resources("AWS::CloudWatch::Dashboard")
+    }
+
+
+@pytest.mark.parametrize(
+    ("board", "wanted"),
+    [
+        (
+            "fleet",
+            ["ExecutionsFailed", "everstep:tokens_per_s", "everstep:mfu", "GPUUtilization",
+             "5xxErrors", "DataReadBytes", "CallCount", "ApproximateNumberOfMessagesVisible"],
+        ),
+        (
+            "run",
+            ["everstep:loss", "everstep:step", "everstep:tokens_per_s", "everstep:mfu",
+             "GPUUtilization", "GPUMemoryUtilization", "filter run_id"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_dashboard_shows(boards: dict[str, Any], board: str, wanted: list[str]) -> None:
+    text = json.dumps(boards[board])
+    assert [word for word in wanted if word not in text] == []
+
+
+def test_every_figure_of_the_trainer_on_a_dashboard_is_one_that_it_has(
+    boards: dict[str, Any],
+) -> None:
+    shown = set(re.findall(r"everstep:([a-z_]+)", json.dumps(boards)))
+    assert shown
+    assert shown <= set(METRICS)
+
+
+def test_the_run_dashboard_takes_any_run(boards: dict[str, Any]) -> None:
+    (variable,) = boards["run"]["variables"]
+    assert (variable["type"], variable["inputType"]) == ("pattern", "input")
+    searches = re.findall(r"SEARCH\('(.*?)'", json.dumps(boards["run"]))
+    assert len(searches) >= 9
+    assert all(variable["pattern"] in search for search in searches)
+
+
+def test_every_alarm_tells_the_topic_what_to_do(prod: Synthesised) -> None:
+    alarms = prod.resources("AWS::CloudWatch::Alarm")
+    assert len(alarms) >= 10
+    for alarm in alarms:
+        assert len(alarm["AlarmActions"]) == 1, alarm
+        assert len(alarm["AlarmDescription"]) > 40, alarm
+
+
+def test_saved_queries_read_logs_that_exist(prod: Synthesised) -> None:
+    groups = {group.get("LogGroupName") for group in prod.resources("AWS::Logs::LogGroup")}
+    queries = prod.resources("AWS::Logs::QueryDefinition")
+    assert len(queries) >= 4
+    for query in queries:
+        assert query["Name"].startswith("everstep/prod/")
+        assert set(query["LogGroupNames"]) <= groups | {"/aws/sagemaker/TrainingJobs"}
+
+
+def test_the_budget_counts_this_environment_and_tells_someone(prod: Synthesised) -> None:
+    (budget,) = prod.resources("AWS::Budgets::Budget")
+    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:environment$prod"]}
+    subscribers = [n["Subscribers"] for n in budget["NotificationsWithSubscribers"]]
+    assert subscribers == [[{"Address": "ml-oncall@example.com", "SubscriptionType": "EMAIL"}]] * 3
+
+
+def test_functions_and_machines_are_traced(prod: Synthesised) -> None:
+    assert all(
+        f["TracingConfig"] == {"Mode": "Active"} for f in prod.resources("AWS::Lambda::Function")
+    )
+    assert all(
+        m["TracingConfiguration"] == {"Enabled": True}
+        for m in prod.resources("AWS::StepFunctions::StateMachine")
+    )
+
+
+TAGGED = (
+    "AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Lambda::Function",
+    "AWS::FSx::FileSystem", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::SQS::Queue",
+    "AWS::SNS::Topic", "AWS::ECR::Repository", "AWS::StepFunctions::StateMachine",
+    "AWS::Logs::LogGroup", "AWS::IAM::Role",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_what_costs_carries_the_tags_for_cost_allocation(prod: Synthesised, kind: str) -> None:
+    for resource in prod.resources(kind):
+        tags = {tag["Key"]: tag["Value"] for tag in resource["Tags"]}
+        assert tags.items() >= {"project": "everstep", "environment": "prod"}.items()
