@@ -42,7 +42,7 @@ class Line(NamedTuple):
     """Resources of one kind: how many, how they are charged, USD a month at rest."""
 
     kind: str
-    count: int
+    number: int
     basis: str
     monthly_usd: float
 
@@ -151,7 +151,7 @@ def plan(
         )
         return
     for line in lines:
-        print(f"{line.monthly_usd:>10.2f}  {line.count:>3} × {line.kind:<32} {line.basis}")
+        print(f"{line.monthly_usd:>10.2f}  {line.number:>3} × {line.kind:<32} {line.basis}")
     print(f"{total:>10.2f}  USD a month at rest, {name}")
     say(f"list prices of {PRICES_OF}, read {PRICES_READ}; sources and gaps: docs/cost.md")
     if region != PRICES_OF:
