@@ -15,6 +15,7 @@ from everstep.contracts.mesh import (
     batch_problems,
     mesh_of,
     shape_problems,
+    sharded,
     world_problem,
 )
 from everstep.contracts.models import ModelConfig
@@ -74,17 +75,14 @@ def layout_of(
     if problems:
         said = "; ".join(f"{p.path}={p.value!r}: {p.message}" for p in problems)
         raise ConfigError(said, problems[0].hint)
-    mesh = cast(Mesh, mesh_of(parallelism, world_size))
-    sharding, replicate, shard = parallelism.sharding, mesh.replicate, mesh.shard
-    whole = parallelism.shard is None and parallelism.replicate == 1
-    node = local_world_size // mesh.tensor
-    if sharding is Sharding.NO_SHARD:
-        replicate, shard = mesh.data_ranks, 1
-    elif sharding is Sharding.HYBRID_SHARD and whole and node and not mesh.data_ranks % node:
-        # what the word means where the user says no more: shard in the node, copies across
-        replicate, shard = mesh.data_ranks // node, node
+    mesh = sharded(cast(Mesh, mesh_of(parallelism, world_size)), parallelism, local_world_size)
     return Layout(
-        sharding, replicate, shard, mesh.tensor, mesh.pipeline, parallelism.virtual_stages
+        parallelism.sharding,
+        mesh.replicate,
+        mesh.shard,
+        mesh.tensor,
+        mesh.pipeline,
+        parallelism.virtual_stages,
     )
 
 
@@ -96,7 +94,22 @@ def build_model(
     One communication group a block and one for the rest. Gradients are summed over ranks, not
     averaged: the loss is already divided by the global number of tokens.
     """
-    mesh = _mesh(layout, device.type)
+    mesh = mesh_for(layout, device.type)
+    parts = laid_out(config, layout, train, mesh)
+    for part in parts:
+        _initialise(part, config, train.seed, device)
+    if layout.pipeline == 1:
+        return parts[0]
+    model = Pipeline(parts)
+    micro_batches = train.global_batch // (layout.data_ranks * train.micro_batch)
+    model.schedule(mesh.get_group("pipeline"), train, micro_batches, DTYPES[train.dtype], device)
+    return model
+
+
+def laid_out(
+    config: ModelConfig, layout: Layout, train: Train, mesh: DeviceMesh
+) -> list[Transformer]:
+    """This rank's stages, sharded, on the meta device: sizes without memory."""
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[train.dtype] if train.dtype != "fp32" else None,
         reduce_dtype=torch.float32,
@@ -110,31 +123,28 @@ def build_model(
             prepare(cast(Block, block), train)
         for module in [*part.blocks.values(), part]:
             _lay_out(module, layout, mesh, policy)
-        _initialise(part, config, train.seed, device)
-    if layout.pipeline == 1:
-        return parts[0]
-    model = Pipeline(parts)
-    micro_batches = train.global_batch // (layout.data_ranks * train.micro_batch)
-    model.schedule(mesh.get_group("pipeline"), train, micro_batches, DTYPES[train.dtype], device)
-    return model
+    return parts
 
 
 def set_gradient_sync(model: nn.Module, layout: Layout, last: bool) -> None:
     """Before each microbatch: ``last`` of its step or not. Not for a pipeline, which knows.
 
-    FULL_SHARD reduces every microbatch, so that whole gradients are never kept; the others
-    keep them and reduce once. SHARD_GRAD_OP keeps the parameters gathered until then, too.
+    Where gradients are sharded they are reduced every microbatch, so that whole ones are never
+    kept: HYBRID_SHARD within its shard group, and across the copies once. SHARD_GRAD_OP keeps the
+    parameters gathered from one microbatch to the next.
     """
     grouped = cast(FSDPModule, model)
-    if layout.sharding is not Sharding.FULL_SHARD:
+    if layout.sharding is Sharding.NO_SHARD:
         grouped.set_requires_gradient_sync(last)
-    if layout.sharding is Sharding.SHARD_GRAD_OP:
+    elif layout.sharding is Sharding.HYBRID_SHARD:
+        grouped.set_requires_all_reduce(last)
+    elif layout.sharding is Sharding.SHARD_GRAD_OP:
         grouped.set_reshard_after_backward(last)
 
 
 def tensor_group(layout: Layout, device: torch.device) -> torch.distributed.ProcessGroup | None:
     """The ranks that share each matrix with this one; None where it has all of it."""
-    return _mesh(layout, device.type).get_group("tensor") if layout.tensor > 1 else None
+    return mesh_for(layout, device.type).get_group("tensor") if layout.tensor > 1 else None
 
 
 def _problems(
@@ -194,7 +204,7 @@ def _lay_out(
 _meshes: dict[tuple[Layout, str], DeviceMesh] = {}
 
 
-def _mesh(layout: Layout, kind: str) -> DeviceMesh:
+def mesh_for(layout: Layout, kind: str) -> DeviceMesh:
     """One mesh a process: a second one would make its process groups again."""
     key = (layout, kind)
     if key not in _meshes:

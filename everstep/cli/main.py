@@ -5,7 +5,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,8 +16,9 @@ from everstep.cli.classify import classify
 from everstep.cli.cloud import Cloud, default_env
 from everstep.cli.errors import NOT_FOUND, CliError, fail
 from everstep.cli.output import emit, say, show_end, show_status
+from everstep.cli.plan import plan
 from everstep.cli.simulate import simulate
-from everstep.cli.stack_cost import plan
+from everstep.cli.spec_file import read_json
 from everstep.cli.view import RunView
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
@@ -55,7 +56,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Start a run. The same name again is the same run."""
-    raw = _read(spec)
+    raw = read_json(spec)
     run_id = name or f"{spec.stem if str(spec) != '-' else 'run'}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     _, problems = check_spec(raw)
     problems += problem_of_run_id(run_id)
@@ -194,20 +195,6 @@ def _has_row(cloud: Cloud, run_id: str) -> bool:
     except CliError:
         return False
     return True
-
-
-def _read(path: Path) -> Any:
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
-    except OSError as error:
-        fail(
-            f"cannot read {path}: {error.strerror}",
-            "give the path of a RunSpec, e.g. examples/tiny.json",
-        )
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        fail(f"{path} is not JSON: {error}", "check it with `python -m json.tool`")
 
 
 def main() -> None:

@@ -7,13 +7,10 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
-
-import typer
+from typing import Any, NamedTuple
 
 from everstep.cli.cloud import default_env
 from everstep.cli.deploy import cdk_command, child, finish, with_node
-from everstep.cli.errors import fail
 from everstep.cli.output import emit, say
 
 HOURS = 730
@@ -126,14 +123,8 @@ def at_rest(templates: Iterator[Mapping[str, Any]]) -> list[Line]:
     return sorted(lines, key=lambda line: (-line.monthly_usd, line.kind))
 
 
-def plan(
-    stack: Annotated[bool, typer.Option("--stack", help="Cost of the stacks at rest.")] = False,
-    env: Annotated[str | None, typer.Option(help="Environment of config/ (EVERSTEP_ENV).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-) -> None:
+def show(env: str | None, as_json: bool) -> None:
     """What an environment costs a month while nothing runs, by resource."""
-    if not stack:
-        fail("say what to plan", "everstep plan --stack: the cost of the stacks at rest")
     name = env or default_env()
     with tempfile.TemporaryDirectory(prefix="everstep-plan-") as folder:
         region, lines = _synthesised(name, Path(folder))

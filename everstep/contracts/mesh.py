@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Parallelism, Train
+from everstep.contracts.run_spec import Parallelism, Sharding, Train
 
 
 class Mesh(NamedTuple):
@@ -31,6 +31,21 @@ def mesh_of(parallelism: Parallelism, world_size: int) -> Mesh | None:
     if fixed * shard != world_size:
         return None
     return Mesh(parallelism.pipeline, parallelism.replicate, shard, parallelism.tensor)
+
+
+def sharded(mesh: Mesh, parallelism: Parallelism, ranks_per_node: int) -> Mesh:
+    """What the sharding's name means where the user says no more.
+
+    NO_SHARD: a copy a data rank. HYBRID_SHARD: shard in the node, copies across nodes.
+    """
+    node = ranks_per_node // mesh.tensor
+    unsaid = parallelism.shard is None and parallelism.replicate == 1
+    if parallelism.sharding is Sharding.NO_SHARD:
+        return mesh._replace(replicate=mesh.data_ranks, shard=1)
+    hybrid = parallelism.sharding is Sharding.HYBRID_SHARD and unsaid
+    if hybrid and node and mesh.data_ranks % node == 0:
+        return mesh._replace(replicate=mesh.data_ranks // node, shard=node)
+    return mesh
 
 
 def world_problem(parallelism: Parallelism, world_size: int, where: str) -> Problem:

@@ -9,6 +9,7 @@ from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import Problem, describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.memory import memory_problems
 from lambdas.aws.adoption import adopt, is_adoption
 from lambdas.aws.intake import dataset_problems, read_spec
 from lambdas.aws.register import goes_on, register
@@ -34,6 +35,7 @@ def act(start: Start, services: Services) -> dict[str, Any]:
     if spec is not None:
         problems += dataset_problems(spec, start, services.checkpoints)
         problems += _budget(spec, services)
+        problems += memory_problems(spec)
     if spec is None or problems:
         return step.to(State.REFUSE_SPEC, message=describe(problems))
     return register(step, spec, start, services)
