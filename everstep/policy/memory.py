@@ -96,7 +96,11 @@ def memory_plan(
             gathered - released + of_output + temporary + (MASTER + wide) * block.whole,
         ),
         # the root group's gradients, last of all
-        (kept or MASTER * held, 0, (wide + 3 * MASTER) * root.whole),
+        (
+            kept or MASTER * held,
+            0,
+            (2 * wide + MASTER) * root.whole + MASTER * root.shard,
+        ),
     )
     gradients, activations, working = max(moments, key=sum)
     return MemoryPlan(

@@ -54,7 +54,7 @@ def test_what_would_fit_fits() -> None:
     plan = memory_of(large, 0)
     assert plan is not None
     assert plan.total > usable(80)
-    assert fitting(large, 0) == "train.micro_batch 1"
+    assert fitting(large, 0) == "train.activation_checkpointing full"
 
 
 @pytest.mark.parametrize(("field", "small"), [("sequence_length", 2048), ("micro_batch", 1)])

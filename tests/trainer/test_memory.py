@@ -23,6 +23,13 @@ CASES: dict[str, tuple[ModelConfig, int, dict[str, Any], dict[str, Any]]] = {
     "full fp32": (SMALL, 16, {}, {"sequence_length": 1024, "dtype": "fp32"}),
     "full, several": (SMALL, 16, {}, {"sequence_length": 2048, "global_batch": 32}),
     "dropout": (SMALL.model_copy(update={"dropout": 0.1}), 16, {}, {"sequence_length": 2048}),
+    "recomputed": (SMALL, 16, {}, {"activation_checkpointing": "full", "sequence_length": 2048}),
+    "partly recomputed": (
+        SMALL,
+        16,
+        {},
+        {"activation_checkpointing": "selective", "sequence_length": 2048},
+    ),
     "weights outweigh": (WIDE, 16, {}, {"sequence_length": 128}),
     "weights outweigh, several": (WIDE, 16, {}, {"sequence_length": 128, "global_batch": 32}),
     "gradients only": (WIDE, 16, {"sharding": "SHARD_GRAD_OP"}, {"sequence_length": 256}),
