@@ -1,12 +1,14 @@
 """Registries of the images that training runs in."""
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from everstep.contracts.names import registry_path, repository_name
+from everstep.contracts.names import image_project_name, registry_path, repository_name
 from stacks.config import Config
+from stacks.image_build import ImageBuild
+from stacks.network import logs_retention
 
 IMAGES = ("trainer",)
 MOVING_TAG = "stable"
@@ -50,6 +52,17 @@ class ImagesStack(Stack):
             )
             for image in IMAGES
         ]
+        build = ImageBuild(
+            self,
+            "TrainerBuild",
+            project_name=image_project_name(env_name, "trainer"),
+            repository=self.repositories[IMAGES.index("trainer")],
+            key=key,
+            retention=logs_retention(config.log_retention_days),
+            removal=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
+        )
+        # What a run spec names once the project has built it: trainer:TAG.
+        CfnOutput(self, "TrainerTag", value=build.tag)
         self.registry = (
             f"{self.account}.dkr.ecr.{self.region}.{self.url_suffix}/{registry_path(env_name)}"
         )

@@ -100,9 +100,9 @@ SUPPRESSIONS = (
     Suppression(
         (NIST + "CloudWatchLogGroupEncrypted", "CKV_AWS_158"),
         "AWS::Logs::LogGroup",
-        "addresses and byte counts, which CloudWatch Logs encrypts with a key of its own; ours are "
-        "made in stacks that stand upon this one",
-        "FlowLogGroup/.*",
+        "addresses and byte counts, or a build's output, which CloudWatch Logs encrypts with a key "
+        "of its own; ours are made above the network, or are for data",
+        "(FlowLogGroup|TrainerBuild/Logs)/.*",
     ),
     Suppression(
         (NIST + "IAMNoInlinePolicy",),
@@ -153,6 +153,12 @@ SUPPRESSIONS = (
         "AWS::DynamoDB::Table",
         "point-in-time recovery is on (35 days, any second) and the table is protected from "
         "deletion; a backup plan would add a vault and a role for less than that",
+    ),
+    Suppression(
+        ("CKV_AWS_316",),
+        "AWS::CodeBuild::Project",
+        "docker build needs it; what is built is the source of this deploy, the role may push to "
+        "one repository, and nobody's pull request starts it",
     ),
     Suppression(
         ("CKV_AWS_51",),

@@ -94,6 +94,7 @@ PRICED: dict[str, Callable[[Properties], tuple[float, str]]] = {
     "AWS::Events::Rule": _schedule,
 }
 BY_USE = (
+    "AWS::CodeBuild::Project",
     "AWS::DynamoDB::Table",
     "AWS::EC2::FlowLog",
     "AWS::ECR::Repository",

@@ -33,6 +33,11 @@ def repository_name(env: str, image: str) -> str:
     return f"{registry_path(env)}/{image}"
 
 
+def image_project_name(env: str, image: str) -> str:
+    """The CodeBuild project that makes an image."""
+    return f"everstep-{env}-{image}"
+
+
 def registry_path(env: str) -> str:
     """What stands before ``trainer`` in the registry: environments share no image."""
     return f"everstep-{env}"

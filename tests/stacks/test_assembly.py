@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,7 @@ def test_an_imported_vpc_with_a_tiered_file_system_in_its_second_zone(tmp_path: 
         "storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000, "efa": True, "export": True,
         "zone": "us-east-1b",
     }  # fmt: skip
+    raw["planned"]["zone"] = "us-east-1b"
     config, problems = check(raw)
     assert problems == []
     found = synthesise("prod", tmp_path / "imported", config)
@@ -142,8 +144,21 @@ def test_lock_names_no_registry() -> None:
 
 @pytest.fixture(scope="module")
 def bundle(prod: Synthesised) -> Path:
-    (folder,) = [path for path in prod.folder.glob("asset.*") if path.is_dir()]
+    (folder,) = [path for path in prod.folder.glob("asset.*") if (path / "lambdas").is_dir()]
     return folder
+
+
+def test_the_image_is_built_from_what_its_dockerfile_copies(prod: Synthesised) -> None:
+    (folder,) = [path for path in prod.folder.glob("asset.*") if (path / "containers").is_dir()]
+    text = (folder / "containers" / "trainer.Dockerfile").read_text()
+    copied = re.findall(r"^COPY (\S+) \S+$", text, re.MULTILINE)
+    assert {"trainer", "everstep/contracts"} <= set(copied)
+    assert all((folder / name).exists() for name in copied)
+    assert not (folder / "lambdas").exists()
+    (project,) = prod.resources("AWS::CodeBuild::Project")
+    tag = {v["Name"]: v["Value"] for v in project["Environment"]["EnvironmentVariables"]}["TAG"]
+    assert folder.name.startswith(f"asset.{tag}")
+    assert len(tag) == 16
 
 
 def test_bundle_holds_what_handlers_import_and_nothing_else(bundle: Path, tmp_path: Path) -> None:
