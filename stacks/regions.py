@@ -28,7 +28,7 @@ POWERTOOLS_ACCOUNTS = {
 """Whose Powertools layers a region can use: Lambda takes no layer of another partition. Where none
 is listed (cn-northwest-1), publish the layer in your own account."""
 
-NO_BUDGETS = ("aws-cn",)
+NO_BUDGETS = ("aws-cn", "aws-us-gov")
 """Partitions in which a budget cannot be made by a stack: refused, with that said."""
 NO_SCRATCH = ("aws-cn",)
 NO_MODEL_GROUPS = ("aws-cn",)
