@@ -91,7 +91,7 @@ synth: install ## templates of every environment in config/, without credentials
 
 proof: $(CHECKS)/.installed ## checkov, an IAM linter over every policy document, docs/security.md
 	@for env in $(ENVS); do (cd cdk.out/$$env && $(CURDIR)/$(CHECKS)/bin/checkov --directory . --framework cloudformation --compact --quiet --skip-download) || exit 1; done
-	@$(CHECKS)/bin/python stacks/proof/iam_lint.py $(addprefix cdk.out/,$(ENVS))
+	@$(CHECKS)/bin/python -W ignore::UserWarning stacks/proof/iam_lint.py $(addprefix cdk.out/,$(ENVS))
 	@$(MAKE) --no-print-directory synth ENVS=prod
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod --check
 
