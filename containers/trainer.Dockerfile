@@ -50,13 +50,14 @@ ARG TOKENIZERS=0.23.3
 ARG SAFETENSORS=0.8.0
 ARG BOTO3=1.44.8
 ARG PYDANTIC=2.14.4
+ARG TORCHAO=0.18.0
 ARG TENSORBOARD=2.21.0
 ARG MLFLOW_SKINNY=3.17.2
 ARG SAGEMAKER_MLFLOW=0.5.0
 RUN python3 -m venv /opt/everstep \
     && /opt/everstep/bin/pip install --no-cache-dir \
         "torch==${TORCH}" "numpy==${NUMPY}" "tokenizers==${TOKENIZERS}" "safetensors==${SAFETENSORS}" \
-        "boto3==${BOTO3}" "pydantic==${PYDANTIC}" \
+        "boto3==${BOTO3}" "pydantic==${PYDANTIC}" "torchao==${TORCHAO}" \
         "tensorboard==${TENSORBOARD}" "mlflow-skinny==${MLFLOW_SKINNY}" \
         "sagemaker-mlflow==${SAGEMAKER_MLFLOW}"
 

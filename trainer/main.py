@@ -78,6 +78,7 @@ def run(
     import torch
     import torch.distributed as dist
 
+    from trainer.fp8 import check_hardware
     from trainer.health import check_hosts
     from trainer.import_weights import weights_folder
     from trainer.pulse import start_pulse
@@ -94,6 +95,7 @@ def run(
     device = torch.device("cuda", worker.local_rank) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
+    check_hardware(config.train, device)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",
         init_method="env://",

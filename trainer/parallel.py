@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from everstep.contracts.fp8_rules import fp8_shape_problems
 from everstep.contracts.mesh import (
     Mesh,
     batch_problems,
@@ -28,6 +29,8 @@ from trainer.pipeline import Pipeline
 from trainer.tensor_parallel import cut
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+COMPUTE = DTYPES | {"fp8": torch.bfloat16}
+"""What parameters are gathered in; an FP8 product rounds its own operands."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def build_model(
         return parts[0]
     model = Pipeline(parts)
     micro_batches = train.global_batch // (layout.data_ranks * train.micro_batch)
-    model.schedule(mesh.get_group("pipeline"), train, micro_batches, DTYPES[train.dtype], device)
+    model.schedule(mesh.get_group("pipeline"), train, micro_batches, COMPUTE[train.dtype], device)
     return model
 
 
@@ -111,7 +114,7 @@ def laid_out(
 ) -> list[Transformer]:
     """This rank's stages, sharded, on the meta device: sizes without memory."""
     policy = MixedPrecisionPolicy(
-        param_dtype=DTYPES[train.dtype] if train.dtype != "fp32" else None,
+        param_dtype=COMPUTE[train.dtype] if train.dtype != "fp32" else None,
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,  # rotary angles stay fp32
     )
@@ -151,6 +154,7 @@ def _problems(
     shape: ModelConfig, parallelism: Parallelism, train: Train, world_size: int
 ) -> Iterator[Problem]:
     yield from shape_problems(shape, parallelism, train)
+    yield from fp8_shape_problems(shape, parallelism, train)
     mesh = mesh_of(parallelism, world_size)
     if mesh is None:
         yield world_problem(parallelism, world_size, "")

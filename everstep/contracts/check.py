@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from everstep.contracts import run_spec as spec
 from everstep.contracts.checkpoint_rules import checkpoint_problem
 from everstep.contracts.data_rules import data_problems
+from everstep.contracts.fp8_rules import fp8_shape_problems, fp8_target_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.limits import limit_problems
@@ -174,6 +175,18 @@ def _mesh(sections: Sections) -> Iterator[Problem]:
             yield from batch_problems(parallelism, train, mesh, f" on compute.{i}")
 
 
+def _fp8(sections: Sections) -> Iterator[Problem]:
+    train, model = sections.get("train"), sections.get("model")
+    if train is None:
+        return
+    known = [t for t in sections.get("compute") or [] if t.instance_type in INSTANCE_TYPES]
+    if len(known) == len(sections.get("compute") or []):
+        yield from fp8_target_problems(train, known)
+    parallelism = sections.get("parallelism")
+    if model is not None and parallelism is not None and not any(_model(sections)):
+        yield from fp8_shape_problems(resolve_model(model), parallelism, train)
+
+
 def _checkpoint(sections: Sections) -> Iterator[Problem]:
     checkpoint = sections.get("checkpoint")
     if checkpoint is not None and (problem := checkpoint_problem(checkpoint)):
@@ -197,6 +210,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _instance_types,
     _finish,
     _mesh,
+    _fp8,
     _checkpoint,
     _first_cut_storage,
     limit_problems,

@@ -75,6 +75,15 @@ def efa_gigabits(name: str) -> int | None:
     return EFA_GIGABITS.get(name)
 
 
+_FP8_FAMILIES = {"g6", "g6e", "p5", "p5e", "p5en", "p6-b200", "p6-b300"}
+"""GPUs of compute capability 8.9 and up: L4, L40S, H100, H200, B200, B300."""
+
+
+def has_fp8(name: str) -> bool:
+    """Whether the type's GPUs multiply in FP8. False for a type that is not known."""
+    return name in INSTANCE_TYPES and name.split(".")[1] in _FP8_FAMILIES
+
+
 def similar_types(name: str) -> list[str]:
     """Known types closest to a name that is not one (for hints)."""
     return get_close_matches(name, INSTANCE_TYPES, n=3, cutoff=0.5) or sorted(INSTANCE_TYPES)[:3]

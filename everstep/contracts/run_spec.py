@@ -144,7 +144,9 @@ class Train(Section):
     validation_batches: int = Field(default=16, ge=1)
     """Global batches a validation, always the same ones; fewer where there are no more."""
     seed: int = Field(default=0, ge=0)
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp32", "fp8"] = "bf16"
+    """Of the computation; weights and optimizer are fp32. ``fp8``: the blocks' matrix products,
+    the rest in bf16; on GPUs that have it."""
 
 
 class Checkpoint(Section):
@@ -284,7 +286,7 @@ class Finish(Section):
     instance_type: str = "ml.m5.2xlarge"
     """Of the export job, one instance: memory holds a shard (4 GB) and one tensor."""
     dtype: Literal["bf16", "fp32"] | None = None
-    """``train.dtype`` where it is not given."""
+    """``train.dtype`` where it is not given; bf16 after fp8."""
     max_attempts: int = Field(default=3, ge=1, le=10)
     """Tries of the export. They touch none of training's."""
     max_runtime_hours: float = Field(default=6, gt=0, le=120)

@@ -37,7 +37,8 @@ def volume_gib(manifest: Manifest) -> int:
 
 
 def export_dtype(spec: RunSpec) -> str:
-    return spec.finish.dtype or spec.train.dtype
+    wide = "bf16" if spec.train.dtype == "fp8" else spec.train.dtype
+    return spec.finish.dtype or wide
 
 
 def export_request(run: Run, export: Launch) -> dict[str, Any]:
