@@ -4,8 +4,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend
-from moto.cloudformation.parsing import ResourceMap
+from moto.cloudformation.parsing import OutputMap, ResourceMap
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.responses import ActionResult
 
 from emulator.cfn_changes import ResourceFailed
 from emulator.cfn_order import in_order
@@ -37,6 +40,7 @@ def patch_deletion(world: World) -> None:
 
     replace(ResourceMap, "delete", delete_resources)
     replace(CloudFormationBackend, "delete_stack", _delete_stack)
+    replace(CloudFormationResponse, "update_termination_protection", _protect)
 
 
 def _delete(world: World, resources: Any, name: str, errors: dict[str, Exception]) -> bool:
@@ -61,6 +65,10 @@ def _delete_stack(self: CloudFormationBackend, name_or_stack_id: str) -> None:
     )
     if stack is None:
         return
+    if stack.enable_termination_protection:
+        raise ValidationError(
+            message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+        )
     exports = [export.name for export in stack.exports]
     try:
         stack.delete()
@@ -69,10 +77,20 @@ def _delete_stack(self: CloudFormationBackend, name_or_stack_id: str) -> None:
         stack.status = "DELETE_FAILED"
         stack._add_stack_event("DELETE_FAILED", resource_status_reason=str(error))
         return
+    # Who describes a deleted stack would, by its outputs' references, make its resources again.
+    stack.output_map = OutputMap(stack.resource_map, {"Outputs": {}}, stack.stack_id)
     del self.stacks[stack.stack_id]
     self.deleted_stacks[stack.stack_id] = stack
     for name in exports:
         self.exports.pop(name, None)
+
+
+def _protect(self: Any) -> ActionResult:
+    """UpdateTerminationProtection, which moto does not have and the CDK calls on every change."""
+    name = self._get_param("StackName")
+    (stack,) = self.cloudformation_backend.describe_stacks(name)
+    stack.enable_termination_protection = self._get_bool_param("EnableTerminationProtection")
+    return ActionResult({"StackId": stack.stack_id})
 
 
 def _route_table(world: World, physical: str) -> None:

@@ -165,7 +165,7 @@ def _update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | No
         if condition and not self.lazy_condition_map[condition]:
             continue
         try:
-            _make(self, name, new[name], changes)
+            _make(self, name, new[name], old.get(name), changes)
         except Exception as error:
             raise ResourceFailed(name, new[name]["Type"], error) from error
     for name in reversed(in_order({key: old[key] for key in changes["Remove"]})):
@@ -175,9 +175,17 @@ def _update(self: Any, template: dict[str, Any], parameters: dict[str, Any] | No
     self._resource_json_map = new
 
 
-def _make(self: Any, name: str, template: dict[str, Any], changes: dict[str, Any]) -> None:
+def _make(
+    self: Any,
+    name: str,
+    template: dict[str, Any],
+    former: dict[str, Any] | None,
+    changes: dict[str, Any],
+) -> None:
     if name in changes["Add"]:
         self[name]
+    elif former and template.get("Properties") == former.get("Properties"):
+        return  # policies of deletion and metadata are the stack's to know
     elif name in changes["Modify"]:
         changed = parsing.parse_and_update_resource(
             name, template, self, account_id=self._account_id, region_name=self._region_name

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from moto.core.common_models import CloudFormationModel
 
+from emulator import cfn_fsx
 from emulator.names import arn
 from emulator.world import World
 
@@ -277,12 +278,22 @@ def _model_group(world: World, properties: Properties, name: str) -> Made:
     return Made(group_arn, {"ModelPackageGroupArn": group_arn})
 
 
+def _file_system(world: World, properties: Properties, name: str) -> Made:
+    return Made(*cfn_fsx.file_system(world, properties, name))
+
+
+def _association(world: World, properties: Properties, name: str) -> Made:
+    return Made(*cfn_fsx.association(world, properties, name))
+
+
 _TYPES: dict[str, tuple[Create, Delete | None, str]] = {
     "AWS::S3::BucketPolicy": (_bucket_policy, None, ""),
     "AWS::SQS::QueuePolicy": (_queue_policy, None, ""),
     "AWS::SNS::TopicPolicy": (_topic_policy, None, ""),
     "AWS::SNS::Subscription": (_subscription, _unsubscribe, ""),
     "AWS::CloudWatch::Alarm": (_alarm, _delete_alarm, "AlarmName"),
+    "AWS::FSx::FileSystem": (_file_system, None, ""),
+    "AWS::FSx::DataRepositoryAssociation": (_association, None, ""),
     "AWS::EC2::SecurityGroupEgress": (_egress, None, ""),
     "AWS::Logs::MetricFilter": (_metric_filter, None, "FilterName"),
     "AWS::SageMaker::ModelPackageGroup": (_model_group, None, "ModelPackageGroupName"),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from emulator import cfn_fsx
 from emulator.cloudwatch import put_metrics, write_log
 from emulator.front import HOST_KEY_PREFIX
 from emulator.names import REGION, arn
@@ -220,9 +221,13 @@ class Host:
         source = channel["DataSource"]
         if "FileSystemDataSource" in source:
             system = source["FileSystemDataSource"]
-            shared = self._world.state / "fsx" / system["FileSystemId"]
-            shared = shared / system["DirectoryPath"].lstrip("/")
+            name, directory = system["FileSystemId"], system["DirectoryPath"]
+            shared = cfn_fsx.folder(self._world, name) / directory.lstrip("/")
             shared.mkdir(parents=True, exist_ok=True)
+            prefix = cfn_fsx.linked_prefix(self._world, name, directory)
+            with _IMPORT:
+                if prefix and not any(shared.iterdir()):
+                    download(f"{prefix}/", shared)
             folder.symlink_to(shared, target_is_directory=True)
             return
         folder.mkdir(exist_ok=True)
@@ -230,6 +235,10 @@ class Host:
         sharded = _distribution(channel) == "ShardedByS3Key"
         share = (index, len(self._hosts)) if sharded else (0, 1)
         download(source["S3DataSource"]["S3Uri"], folder, share)
+
+
+_IMPORT = threading.Lock()
+"""A file system is shared: the first host imports, and no other reads half a file."""
 
 
 def _distribution(channel: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from everstep import __version__
 from everstep.cli import dead_letters, local
 from everstep.cli.classify import classify
 from everstep.cli.cloud import Cloud, default_env
+from everstep.cli.destroy import destroy
 from everstep.cli.errors import NOT_FOUND, CliError, fail
 from everstep.cli.output import emit, say, show_end, show_status
 from everstep.cli.plan import plan
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.command()(classify)
 app.command()(simulate)
+app.command()(destroy)
 app.command()(plan)
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]

@@ -1,0 +1,57 @@
+"""FSx for Lustre: a folder of this machine, and links from its paths to S3 prefixes.
+
+As AWS does with an automatic import, a path shows the objects of its prefix; here they are fetched
+when a job mounts it (``emulator.training.host``).
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from emulator.names import arn
+from emulator.world import World
+
+MOUNT = "fsx"
+LINKS = "links.json"
+
+
+def folder(world: World, system: str) -> Path:
+    """Where a file system's files lie."""
+    return world.state / "fsx" / system
+
+
+def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
+    """(id, attributes); the same again for a stack that is updated."""
+    digest = hashlib.sha256(json.dumps(properties["SubnetIds"]).encode()).hexdigest()
+    system = f"fs-{digest[:17]}"
+    folder(world, system).mkdir(parents=True, exist_ok=True)
+    attributes = {
+        "LustreMountName": MOUNT,
+        "DNSName": f"{system}.fsx.localhost",
+        "ResourceARN": arn("fsx", f"file-system/{system}"),
+    }
+    return system, attributes
+
+
+def association(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
+    """A link, kept beside the files. Only automatic imports show anything."""
+    system, path = properties["FileSystemId"], properties["FileSystemPath"]
+    if "AutoImportPolicy" in properties.get("S3", {}):
+        kept = folder(world, system) / LINKS
+        links = json.loads(kept.read_text()) if kept.exists() else {}
+        kept.write_text(json.dumps({**links, path: properties["DataRepositoryPath"]}))
+    digest = hashlib.sha256(f"{system}{path}".encode()).hexdigest()
+    made = f"dra-{digest[:17]}"
+    return made, {"AssociationId": made, "ResourceARN": arn("fsx", f"association/{made}")}
+
+
+def linked_prefix(world: World, system: str, directory: str) -> str | None:
+    """The S3 prefix behind a directory of a job's channel, whose first part is the mount name."""
+    kept = folder(world, system) / LINKS
+    path = "/" + directory.lstrip("/").removeprefix(MOUNT).lstrip("/")
+    links = json.loads(kept.read_text()) if kept.exists() else {}
+    for start, prefix in links.items():
+        if path.startswith(f"{start}/"):
+            return f"{prefix.rstrip('/')}{path.removeprefix(start)}"
+    return None

@@ -1,0 +1,167 @@
+"""Change is safe: nothing to deploy twice, an upgrade in mid-run, a destroy that keeps data.
+
+An emulator of its own: it is taken down to what is retained.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everstep.contracts.names import STACKS, function_name, stack_name
+from tests.scenarios.lab import QUOTA, QUOTA_VALUE, ROOT, Lab, deployed
+from tests.scenarios.test_control_plane import check_arrived
+
+pytestmark = [pytest.mark.scenario, pytest.mark.slow]
+
+STATEFUL = {
+    "AWS::DynamoDB::Table",
+    "AWS::ECR::Repository",
+    "AWS::FSx::FileSystem",
+    "AWS::KMS::Key",
+    "AWS::Logs::LogGroup",
+    "AWS::S3::Bucket",
+    "AWS::SageMaker::ModelPackageGroup",
+    "AWS::StepFunctions::StateMachine",
+}
+"""What may be left, and all of which is; buckets keep their policies, keys their aliases not."""
+
+
+FILE_SYSTEM = """[file_system]
+capacity_gib = 1200
+throughput_mbps_per_tib = 125"""
+
+
+@pytest.fixture(scope="module")
+def own_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with deployed(tmp_path_factory.mktemp("change"), {QUOTA: QUOTA_VALUE}) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def next_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository with another handler bundle, and an environment whose data is retained."""
+    tree = tmp_path_factory.mktemp("next") / "everstep"
+    tree.mkdir()
+    for name in ("app.py", "cdk.json"):
+        shutil.copy(ROOT / name, tree)
+    for name in ("stacks", "everstep", "lambdas", "config"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "node_modules").symlink_to(ROOT / "node_modules")
+    handler = tree / "lambdas" / "decide" / "handler.py"
+    handler.write_text(handler.read_text() + "\nNEXT_VERSION = True\n")
+    local = tree / "config" / "local.toml"
+    text = local.read_text().replace('removal = "destroy"', 'removal = "retain"')
+    local.write_text(text.replace("[[teams]]", f"{FILE_SYSTEM}\n\n[[teams]]", 1))
+    return tree
+
+
+def _cdk(lab: Lab, tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    from everstep.cli.deploy import with_node
+
+    return subprocess.run(
+        [str(ROOT / "node_modules/.bin/cdk"), *arguments, "--context", "env=local", "--no-notices"],
+        cwd=tree,
+        env=with_node(lab.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def _everstep(lab: Lab, tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "everstep.cli.main", *arguments, "--env", "local", "--json"],
+        cwd=tree,
+        env={**lab.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def _json(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return dict(json.loads(ran.stdout))
+
+
+def test_a_second_deploy_has_nothing_to_change(own_lab: Lab) -> None:
+    ran = _cdk(own_lab, ROOT, "diff", "--fail", "--method", "template")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Number of stacks with differences: 0" in ran.stdout + ran.stderr
+
+
+def test_a_run_that_was_started_before_an_upgrade_arrives_after_it(
+    own_lab: Lab, next_version: Path
+) -> None:
+    functions = own_lab.cloud.client("lambda")
+    name = function_name("local", "decide")
+
+    def version() -> str:
+        alias = functions.get_alias(FunctionName=name, Name="live")
+        return str(alias["FunctionVersion"])
+
+    before = version()
+    arn = own_lab.start("upgraded", own_lab.foreign(steps=400, step_seconds=0.25))
+    own_lab.at_step("upgraded", 1, 3)
+    ran = _cdk(own_lab, next_version, "deploy", "--all", "--require-approval", "never")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert version() != before
+    assert own_lab.execution(arn)["status"] == "RUNNING", "the upgrade took longer than the run"
+    assert own_lab.end(arn, 300)["status"] == "SUCCEEDED"
+    check_arrived(own_lab, "upgraded", 400, launches=1)
+
+
+@pytest.mark.parametrize("mode", ["file", "fastfile", "fsx", "s3"])
+def test_a_run_arrives_on_each_way_to_data(own_lab: Lab, tiny: dict[str, Any], mode: str) -> None:
+    """After the upgrade, which brought a file system."""
+    spec = {
+        **tiny,
+        "data": {"prefix": tiny["data"], "mode": mode},
+        "stop": {**tiny["stop"], "steps": 4},
+    }
+    arn = own_lab.start(f"data-{mode}", spec)
+    assert own_lab.end(arn)["status"] == "SUCCEEDED"
+    (channel,) = own_lab.job(f"data-{mode}", 1).get("InputDataConfig") or [None]
+    assert (channel is None) == (mode == "s3")
+    if channel:
+        assert ("FileSystemDataSource" in channel["DataSource"]) == (mode == "fsx")
+
+
+def test_destroy_leaves_exactly_the_data_and_says_so(own_lab: Lab, next_version: Path) -> None:
+    cloud = own_lab.cloud
+    told = _json(_everstep(own_lab, next_version, "destroy"))
+    assert told["destroyed"] is False
+    refused = _everstep(own_lab, next_version, "destroy", "--yes")
+    assert refused.returncode != 0
+    assert "protected against deletion: everstep-local-observability" in refused.stderr
+    formation = cloud.client("cloudformation")
+    for part in STACKS:
+        formation.update_termination_protection(
+            StackName=stack_name("local", part), EnableTerminationProtection=False
+        )
+    done = _json(_everstep(own_lab, next_version, "destroy", "--yes"))
+    assert done == {"destroyed": True, "left": told["left"]}
+    assert {one["type"] for one in done["left"]} == STATEFUL
+    alive = {stack["StackName"] for stack in formation.describe_stacks()["Stacks"]}
+    assert alive.isdisjoint(stack_name("local", part) for part in STACKS)
+
+    def left(kind: str) -> set[str]:
+        return {one["name"] for one in done["left"] if one["type"] == kind}
+
+    buckets = {bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]}
+    assert {name for name in buckets if not name.startswith("cdk-")} == left("AWS::S3::Bucket")
+    assert set(cloud.client("dynamodb").list_tables()["TableNames"]) == left("AWS::DynamoDB::Table")
+    assert cloud.client("lambda").list_functions()["Functions"] == []
+    assert cloud.client("sqs").list_queues().get("QueueUrls", []) == []
+    checkpoints = cloud.client("s3").list_objects_v2(
+        Bucket=next(name for name in buckets if "checkpoint" in name), Prefix="research/upgraded/"
+    )
+    assert checkpoints["KeyCount"] > 0
