@@ -187,7 +187,8 @@ def test_the_clocks_start_aliases(prod: Synthesised) -> None:
 
 
 def test_alarms_tell_the_topic(prod: Synthesised) -> None:
-    alarms = prod.resources("AWS::CloudWatch::Alarm")
+    found = prod.template("control-plane").find_resources("AWS::CloudWatch::Alarm")
+    alarms = [alarm["Properties"] for alarm in found.values()]
     metrics = sorted(alarm["MetricName"] for alarm in alarms)
     assert metrics == sorted(
         ["ExecutionsFailed"] * 2
