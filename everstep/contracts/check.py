@@ -99,6 +99,14 @@ def _model(sections: Sections) -> Iterator[Problem]:
             message="no such preset",
             hint=f"one of {', '.join(near)}; or describe the shape in model.config",
         )
+    prefix = model.weights_prefix
+    if prefix is not None and (".." in prefix.split("/") or not spec.PREFIX.fullmatch(prefix)):
+        yield Problem(
+            path="model.weights",
+            value=model.weights,
+            message="is not a path below the team's data prefix",
+            hint='for example "models/llama-3.1-8b", or an absolute path in the container',
+        )
 
 
 def _data(sections: Sections) -> Iterator[Problem]:

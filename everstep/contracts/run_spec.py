@@ -47,11 +47,20 @@ class Model(Section):
     """Overrides the preset's, to fit a dataset's own vocabulary."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
     weights: str | None = None
-    """Start from these instead of random ones: a folder (with a ``/``) or channel that holds a
-    Hugging Face Llama checkpoint (safetensors and config.json) of the same shape."""
+    """Start from these instead of random ones: a Hugging Face Llama checkpoint (safetensors and
+    config.json) of the same shape. In a run: its path below the team's data prefix, or an absolute
+    path in the container. For a trainer used alone: a folder (with a ``/``), or a channel."""
+
+    @property
+    def weights_prefix(self) -> str | None:
+        """In a run: the path below the team's data prefix, where it is one."""
+        if self.weights is None or self.weights.startswith("/"):
+            return None
+        return self.weights.strip("/")
 
 
-Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")]
+PREFIX = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.=/-]*$")
+Prefix = Annotated[str, StringConstraints(pattern=PREFIX.pattern)]
 
 
 class MixturePart(Section):

@@ -16,6 +16,7 @@ from everstep.contracts.run_spec import RunSpec, Target, Trainer
 DEADLINE_MARGIN_SECONDS = 600
 """The trainer ends this long before the service would end it, or a tenth of a short run time."""
 CHANNEL = "training"
+WEIGHTS_CHANNEL = "weights"
 RENDEZVOUS_PORT = 29400
 
 
@@ -62,7 +63,11 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             **entry_point(spec.trainer, target),
             "MetricDefinitions": metric_definitions(),
         },
-        "HyperParameters": {**to_hyperparameters(spec), **toolkit(spec.trainer, target)},
+        "HyperParameters": {
+            **to_hyperparameters(spec),
+            **({"model.weights": WEIGHTS_CHANNEL} if spec.model.weights_prefix else {}),
+            **toolkit(spec.trainer, target),
+        },
         "Environment": {
             **PATIENT_SDK,
             **spec.trainer.environment,
@@ -84,8 +89,11 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     if spec.report.tensorboard:
         where = f"{output_uri(run)}/{launch.launch:05d}/tensorboard"
         request["TensorBoardOutputConfig"] = {"S3OutputPath": where}
-    if spec.data.mode != "s3":
-        request["InputDataConfig"] = [_channel(run)]
+    channels = [] if spec.data.mode == "s3" else [_channel(run)]
+    if spec.model.weights_prefix:
+        channels.append(_weights_channel(run, spec.model.weights_prefix))
+    if channels:
+        request["InputDataConfig"] = channels
     if team.kms_key_arn:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
     if launch.subnet:
@@ -175,11 +183,21 @@ def _channel(run: Run) -> dict[str, Any]:
             }
         }
     else:
-        source = {
-            "S3DataSource": {
-                "S3DataType": "S3Prefix",
-                "S3Uri": f"{data_uri(run)}/",
-                "S3DataDistributionType": "FullyReplicated",
-            }
-        }
+        source = _s3_prefix(data_uri(run))
     return {"ChannelName": CHANNEL, "DataSource": source}
+
+
+def _weights_channel(run: Run, prefix: str) -> dict[str, Any]:
+    """FastFile: a host reads its own slices of the files, and none once there is a checkpoint."""
+    source = _s3_prefix(f"{run.team.data_uri}/{prefix}")
+    return {"ChannelName": WEIGHTS_CHANNEL, "InputMode": "FastFile", "DataSource": source}
+
+
+def _s3_prefix(uri: str) -> dict[str, Any]:
+    return {
+        "S3DataSource": {
+            "S3DataType": "S3Prefix",
+            "S3Uri": f"{uri}/",
+            "S3DataDistributionType": "FullyReplicated",
+        }
+    }

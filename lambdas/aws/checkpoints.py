@@ -69,6 +69,15 @@ class Checkpoints:
         whole = all(sizes.get(entry.path) == entry.size for entry in manifest.entries)
         return manifest if whole else None
 
+    def names(self, uri: str) -> set[str]:
+        """Of the objects below a prefix, without it."""
+        bucket, prefix = split(uri)
+        return {
+            item["Key"].removeprefix(f"{prefix}/")
+            for page in self._pages(bucket, f"{prefix}/")
+            for item in page.get("Contents", [])
+        }
+
     def last_change(self, uri: str) -> float | None:
         """When any object below a prefix was last written."""
         bucket, prefix = split(uri)

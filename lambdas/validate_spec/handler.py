@@ -14,6 +14,7 @@ from lambdas.aws.adoption import adopt, is_adoption
 from lambdas.aws.intake import dataset_problems, read_spec
 from lambdas.aws.register import goes_on, register
 from lambdas.aws.services import Services, state_handler
+from lambdas.aws.weights import weights_problems
 
 
 def act(start: Start, services: Services) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def act(start: Start, services: Services) -> dict[str, Any]:
         problems += problem_of_run_id(start.execution_name)
     if spec is not None:
         problems += dataset_problems(spec, start, services.checkpoints)
+        problems += weights_problems(spec, start, services.checkpoints)
         problems += _budget(spec, services)
         problems += memory_problems(spec)
     if spec is None or problems:

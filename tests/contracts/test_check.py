@@ -218,6 +218,12 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         24,
     ),
     (
+        "weights that climb",
+        spec(model={"preset": "tiny", "weights": "models/../../other"}),
+        "model.weights",
+        "models/../../other",
+    ),
+    (
         "fp8 on a CPU",
         spec(train={"dtype": "fp8"}),
         "compute.0.instance_type",

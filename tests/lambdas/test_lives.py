@@ -7,6 +7,7 @@ import pytest
 
 from everstep.contracts.events import ExecutionEvent, JobEvent
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
+from everstep.contracts.models import PRESETS
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import format_line
 from everstep.contracts.records import RunStatus, job_name
@@ -222,6 +223,35 @@ def test_a_dataset_that_does_not_fit_is_refused(world: World, put: str | None, w
         world.put_object(f"{TEAM.data_uri}/other/index.json", put)
     assert life.go() is State.REFUSE_SPEC
     assert words in life.payload["message"]
+
+
+def test_weights_are_looked_for_before_a_job_is_paid_for(world: World) -> None:
+    """One thing after another is mended; the last spec is taken."""
+    model = {"preset": "tiny", "weights": "models/tiny"}
+    shape = PRESETS["tiny"]
+    uri = f"{TEAM.data_uri}/models/tiny"
+    config = {
+        "hidden_size": shape.dim,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": shape.ffn_dim,
+        "vocab_size": shape.vocab_size,
+    }
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+    for words, name, body in (
+        ("no config.json at", "config.json", "{"),
+        ("neither model.safetensors.index.json nor", "model.safetensors.index.json", "[]"),
+        ("names no files", "model.safetensors.index.json", index),
+        ("names model-1.safetensors, which is not at", "model-1.safetensors", "x"),
+        ("names model-2.safetensors, which is not at", "model-2.safetensors", "x"),
+        ("hidden_size=None", "config.json", json.dumps(config | {"vocab_size": 7})),
+        ("vocab_size=7, the run's model has", "config.json", json.dumps(config)),
+    ):
+        life = Life(world, model=model)
+        assert life.go() is State.REFUSE_SPEC
+        assert words in life.payload["message"]
+        world.put_object(f"{uri}/{name}", body)
+    assert Life(world, model=model).go() is not State.REFUSE_SPEC
 
 
 def test_every_dataset_of_a_mixture_is_looked_for(world: World) -> None:

@@ -84,6 +84,11 @@ SPECS: dict[str, dict[str, Any]] = {
             "document_separator": 0,
         }
     },
+    "weights": {"model": {"preset": "llama2-7b", "weights": "models/7b/"}, "compute": [P5]},
+    "weights beside s3": {
+        "model": {"preset": "llama2-7b", "weights": "models/7b"},
+        "data": {"prefix": "a/b", "mode": "s3"},
+    },
     "seconds long": {"stop": {"steps": 1, "max_runtime_hours": 0.0001}},
     "a month long": {
         "stop": {"steps": 1, "max_runtime_hours": 672},
@@ -241,6 +246,17 @@ def test_a_streaming_job_has_no_channel_and_is_told_where_its_data_lie() -> None
         "s3://data/research/a/b/"
     )
     assert "EVERSTEP_DATA_URI" not in channel["Environment"]
+
+
+def test_weights_come_in_a_channel_of_their_own() -> None:
+    """Whatever the data's mode; the trainer is told the channel's name, not the path."""
+    both, alone = make("weights"), make("weights beside s3")
+    assert [c["ChannelName"] for c in both["InputDataConfig"]] == ["training", "weights"]
+    for request in (both, alone):
+        channel = request["InputDataConfig"][-1]
+        assert channel["InputMode"] == "FastFile"
+        assert channel["DataSource"]["S3DataSource"]["S3Uri"] == "s3://data/research/models/7b/"
+        assert request["HyperParameters"]["model.weights"] == "weights"
 
 
 def test_a_team_without_network_or_keys_makes_a_request_without_them() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from everstep.contracts.models import ModelConfig, RopeScaling
 from everstep.contracts.run_spec import Sharding, Train
-from tests.trainer.harness import Launch, of_kind
+from tests.trainer.harness import Launch, of_kind, weights
 from trainer.errors import ConfigError
 from trainer.export import main as export_main
 from trainer.import_weights import import_weights
@@ -101,14 +101,10 @@ def test_a_missing_or_torn_file_is_named(one_rank: None, tmp_path: Path) -> None
 
 def test_a_run_starts_from_them_and_exports_them_again(launch: Launch, tmp_path: Path) -> None:
     """On four ranks, each matrix cut twice; a step that changes nothing; out again, bit for bit."""
-    shape = SHAPES["llama31"].model_dump(exclude={"dropout", "tied_embeddings"})
-    rope = shape.pop("rope_scaling")
-    changes = {f"model__{key}": value for key, value in shape.items()}
-    changes |= {f"model__rope_scaling__{key}": value for key, value in rope.items()}
     job = launch(
         "imported",
         ranks=4,
-        **changes,
+        **shape_words("llama31"),
         model__weights=GOLDEN / "llama31",
         model__dropout=0,
         parallelism__tensor=2,
@@ -129,6 +125,37 @@ def test_a_run_starts_from_them_and_exports_them_again(launch: Launch, tmp_path:
     config = json.loads((out / "config.json").read_text())
     assert config["rope_scaling"]["original_max_position_embeddings"] == 16
     import_weights(built_like(config), SHAPES["llama31"], out)
+
+
+def shape_words(case: str) -> dict[str, Any]:
+    shape = SHAPES[case].model_dump(exclude={"dropout", "tied_embeddings"}, exclude_none=True)
+    rope = shape.pop("rope_scaling", {})
+    changes = {f"model__{key}": value for key, value in shape.items()}
+    return changes | {f"model__rope_scaling__{key}": value for key, value in rope.items()}
+
+
+def test_a_resumed_run_does_not_start_from_them_again(launch: Launch, tmp_path: Path) -> None:
+    """From a channel; gone when the run goes on, as its own checkpoint is what counts."""
+    words = shape_words("llama31") | {
+        "ranks": 1,
+        "model__weights": "weights",
+        "train__schedule": "constant",
+    }
+    for name, steps in (("whole", 6), ("parts", 3)):
+        channel = tmp_path / name / "ml" / "input" / "data" / "weights"
+        shutil.copytree(GOLDEN / "llama31", channel)
+        job = launch(name, **words, stop__steps=steps)
+        assert job.wait() == 0, job.text
+    shutil.rmtree(channel)
+    on = launch("parts", number=2, **words, stop__steps=6)
+    assert on.wait() == 0, on.text
+    assert of_kind(on.lines, "resume")[0]["step"] == 3
+    whole, parts = (weights(tmp_path / name / "checkpoints") for name in ("whole", "parts"))
+    assert whole["weights_sha256"] == parts["weights_sha256"]
+    assert whole["optimizer_sha256"] == parts["optimizer_sha256"]
+    nothing = launch("nothing", **words, stop__steps=3)
+    assert nothing.wait() != 0
+    assert "config.json" in nothing.text
 
 
 def built_like(config: dict[str, Any]) -> torch.nn.Module:
