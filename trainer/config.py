@@ -15,6 +15,7 @@ from everstep.contracts.check import resolve_model
 from everstep.contracts.checkpoint_rules import checkpoint_problem
 from everstep.contracts.data_rules import data_problems
 from everstep.contracts.hyperparameters import from_hyperparameters
+from everstep.contracts.lora_rules import lora_problems
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.run_spec import (
     Checkpoint,
@@ -90,7 +91,10 @@ class TrainerConfig(Section):
                 "divide",
                 "dim = heads × an even head size, heads a multiple of kv_heads",
             )
-        for problem in data_problems(self.data, shape.vocab_size):
+        for problem in (
+            *data_problems(self.data, shape.vocab_size),
+            *lora_problems(self.model, self.parallelism, self.train),
+        ):
             raise ConfigError(f"{problem.path}={problem.value!r}: {problem.message}", problem.hint)
 
 

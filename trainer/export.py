@@ -35,6 +35,7 @@ from trainer.errors import ConfigError
 from trainer.failure import FailureRecorder
 from trainer.host import MlRoot
 from trainer.llama_names import llama_config, theirs
+from trainer.merge import Merged
 from trainer.parallel import DTYPES
 from trainer.prepare import END
 from trainer.report import Reporter
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
             folder = fetch(store, listed, manifest, Path(scratch))
             report.phase(Phase.UPLOADING, manifest.step)
             export = Export(folder, listed, manifest, open_store(args.out), Path(scratch))
-            done = export.run(args.dtype, args.max_shard_bytes, args.dataset)
+            done = export.run(args.dtype, args.max_shard_bytes, args.dataset, args.weights)
     except Exception as error:  # noqa: BLE001 - said in the failure file, and in the log
         env = TrainerEnv.parse(os.environ)
         if env.run_id != ALONE:
@@ -92,11 +93,17 @@ class Export:
         self._folder, self._listed, self._manifest = folder, listed, manifest
         self._out, self._scratch = out, scratch
         self._entries: list[ManifestEntry] = []
+        self._merged: Merged | None = None
 
-    def run(self, dtype: str, shard_bytes: int, dataset: str | None) -> ExportManifest:
-        self._clear()
+    def run(
+        self, dtype: str, shard_bytes: int, dataset: str | None, base: Path | None = None
+    ) -> ExportManifest:
+        """``base``: the weights that a LoRA run's adapters stand beside; they are merged."""
         loop = LoopState.model_validate_json((self._folder / LOOP_NAME).read_text())
         shape = ModelConfig.model_validate(loop.identity["model"])
+        if lora := loop.identity.get("lora"):
+            self._merged = Merged(base, shape, lora, self._saved)
+        self._clear()
         weights = self._weights()
         self._write_shards(weights, DTYPES[dtype], shard_bytes)
         length = int(loop.identity["sequence_length"])
@@ -122,6 +129,8 @@ class Export:
 
     def _weights(self) -> list[Weight]:
         """In order of their names, which is the order of layers too."""
+        if self._merged is not None:
+            return [Weight(f"{MODEL}{n}", theirs(n), s) for n, s in self._merged.sizes()]
         saved = FileSystemReader(self._folder).read_metadata().state_dict_metadata
         return [
             Weight(key, theirs(key.removeprefix(MODEL)), about.size)
@@ -149,12 +158,17 @@ class Export:
             )
 
     def _read(self, weight: Weight, dtype: torch.dtype) -> Tensor:
-        whole = torch.empty(weight.size, dtype=torch.float32)
+        if self._merged is not None:
+            return self._merged.read(weight.saved.removeprefix(MODEL)).to(dtype)
+        return self._saved(weight.saved, weight.size).to(dtype)
+
+    def _saved(self, name: str, size: torch.Size) -> Tensor:
+        whole = torch.empty(size, dtype=torch.float32)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             reader = FileSystemReader(self._folder)
-            load({weight.saved: whole}, storage_reader=reader, no_dist=True)
-        return whole.to(dtype)
+            load({name: whole}, storage_reader=reader, no_dist=True)
+        return whole
 
     def _copy_tokenizer(self, dataset: str | None, length: int) -> int | None:
         """Where the dataset has one: itself, and a word on how to load it. Its end token's id."""
@@ -215,6 +229,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--max-shard-bytes", type=int, default=SHARD_BYTES)
     parser.add_argument("--dataset", help="folder or s3:// URI whose tokenizer.json is copied")
+    parser.add_argument(
+        "--weights", type=Path, help="of a LoRA run: the folder of the weights that it started from"
+    )
     parser.add_argument("--scratch", help="folder for the checkpoint and one shard (default: tmp)")
     return parser
 

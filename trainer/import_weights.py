@@ -19,6 +19,7 @@ from everstep.contracts.models import ModelConfig
 from trainer.errors import ConfigError
 from trainer.host import MlRoot
 from trainer.llama_names import llama_config, theirs
+from trainer.model import LORA_A, LORA_B
 from trainer.optim import local
 
 INDEX = "model.safetensors.index.json"
@@ -45,11 +46,13 @@ def weights_folder(weights: str, ml: MlRoot) -> Path:
 
 def import_weights(model: nn.Module, shape: ModelConfig, folder: Path) -> None:
     """Fills ``model`` (of any mesh) from ``folder``. Raises ``ConfigError`` where it is not it."""
-    _check_config(folder, shape)
-    files = _files(folder)
+    check_config(folder, shape)
+    files = files_of(folder)
     with ExitStack() as stack, torch.no_grad():
         opened: dict[str, Any] = {}
         for name, parameter in model.named_parameters():
+            if name.endswith((LORA_A, LORA_B)):
+                continue  # an adapter beside them is the run's own
             key = theirs(name)
             if key not in files:
                 raise ConfigError(f"{folder}: no tensor {key}", "a whole LlamaForCausalLM")
@@ -75,7 +78,7 @@ def _fill(parameter: nn.Parameter, saved: Any, where: str) -> None:
         local(parameter).copy_(saved[mine])
 
 
-def _files(folder: Path) -> dict[str, str]:
+def files_of(folder: Path) -> dict[str, str]:
     """Tensor name → file."""
     if (folder / INDEX).exists():
         found: dict[str, str] = json.loads((folder / INDEX).read_text())["weight_map"]
@@ -96,7 +99,7 @@ def _open(path: Path) -> Any:
         raise ConfigError(f"{path}: {error}", "copy it again") from error
 
 
-def _check_config(folder: Path, shape: ModelConfig) -> None:
+def check_config(folder: Path, shape: ModelConfig) -> None:
     try:
         found = _DEFAULTS | json.loads((folder / "config.json").read_text())
     except (OSError, ValueError) as error:

@@ -12,6 +12,8 @@ from everstep.contracts.models import ModelConfig
 from trainer.rope import Context, angles, rotate
 
 INIT_STD = 0.02
+LORA_A, LORA_B = "lora_a", "lora_b"
+"""Last words of an adapter's parameters; see ``trainer.lora``."""
 
 
 class RMSNorm(nn.Module):
@@ -169,9 +171,11 @@ def initial_values(config: ModelConfig, name: str, shape: torch.Size, seed: int)
     """
     if len(shape) == 1:
         return torch.ones(shape)
+    if name.endswith(LORA_B):
+        return torch.zeros(shape)  # so that an adapter starts as nothing
     digest = blake2b(f"{seed}/{name}".encode(), digest_size=7).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
-    std = INIT_STD
+    std = shape[1] ** -0.5 if name.endswith(LORA_A) else INIT_STD
     if name.endswith(("wo.weight", "w2.weight")):
         std /= (2 * config.layers) ** 0.5  # keeps the residual stream's variance with depth
     return torch.empty(shape).normal_(0.0, std, generator=generator)

@@ -17,7 +17,7 @@ def build_optimizer(model: nn.Module, train: Train) -> torch.optim.Optimizer:
 
     Fused: the step's ``found_inf`` keeps what is not finite from the weights, on the device.
     """
-    parameters = list(model.parameters())
+    parameters = [p for p in model.parameters() if p.requires_grad]  # of LoRA: the adapters
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": train.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},

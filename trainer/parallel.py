@@ -21,9 +21,10 @@ from everstep.contracts.mesh import (
 )
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Parallelism, Sharding, Train
+from everstep.contracts.run_spec import Lora, Parallelism, Sharding, Train
 from trainer.blocks import prepare
 from trainer.errors import ConfigError
+from trainer.lora import add_adapters
 from trainer.model import Block, Part, Transformer, initial_values
 from trainer.pipeline import Pipeline
 from trainer.tensor_parallel import cut
@@ -90,7 +91,11 @@ def layout_of(
 
 
 def build_model(
-    config: ModelConfig, layout: Layout, train: Train, device: torch.device
+    config: ModelConfig,
+    layout: Layout,
+    train: Train,
+    device: torch.device,
+    lora: Lora | None = None,
 ) -> Transformer | Pipeline:
     """The model, laid out and initialised: the same weights on every layout.
 
@@ -98,7 +103,7 @@ def build_model(
     averaged: the loss is already divided by the global number of tokens.
     """
     mesh = mesh_for(layout, device.type)
-    parts = laid_out(config, layout, train, mesh)
+    parts = laid_out(config, layout, train, mesh, lora)
     for part in parts:
         _initialise(part, config, train.seed, device)
     if layout.pipeline == 1:
@@ -110,7 +115,11 @@ def build_model(
 
 
 def laid_out(
-    config: ModelConfig, layout: Layout, train: Train, mesh: DeviceMesh
+    config: ModelConfig,
+    layout: Layout,
+    train: Train,
+    mesh: DeviceMesh,
+    lora: Lora | None = None,
 ) -> list[Transformer]:
     """This rank's stages, sharded, on the meta device: sizes without memory."""
     policy = MixedPrecisionPolicy(
@@ -120,6 +129,8 @@ def laid_out(
     )
     parts = [_part(config, layout, part) for part in _parts(layout, mesh)]
     for part in parts:
+        if lora is not None:
+            add_adapters(part, lora)
         if layout.tensor > 1:
             cut(part, mesh["tensor"])
         for block in part.blocks.values():

@@ -23,6 +23,7 @@ from trainer.guard import Guard
 from trainer.health import check_room
 from trainer.host import Worker
 from trainer.import_weights import import_weights
+from trainer.lora import lora_identity
 from trainer.optim import build_optimizer, learning_rate
 from trainer.parallel import build_model, layout_of
 from trainer.pulse import Timeouts
@@ -75,7 +76,7 @@ def train(
     group = dist.new_group(backend="gloo", timeout=patience)
     recipe, steps = config.train, config.stop.steps
     samples = open_samples(config, data_root, verify=worker.local_rank == 0)
-    model = build_model(config.shape, layout, recipe, device)
+    model = build_model(config.shape, layout, recipe, device, config.model.lora)
     optimizer = build_optimizer(model, recipe)
     held_out = open_validation(config, data_root, verify=worker.local_rank == 0)
     validation = Validation(held_out, model, layout, recipe, device, report)
@@ -84,7 +85,8 @@ def train(
     store = open_store(env.checkpoint_uri)
     state = LoopState(
         mesh=str(layout),
-        identity=_identity(config, samples),
+        identity=_identity(config, samples)
+        | {"lora": lora_identity(config.model.lora, weights, group)},
     )
     finder = Finder(store, group, worker, report)
     tensors = live_tensors(model, optimizer)
@@ -93,8 +95,8 @@ def train(
     found = finder.find(tensors, state.mesh)
     if found is not None:
         state = load(found, tensors, state, group, worker, report, recipe.seed)
-    elif weights is not None:
-        import_weights(model, config.shape, weights)
+    if weights is not None and (found is None or config.model.lora):
+        import_weights(model, config.shape, weights)  # of LoRA: what no checkpoint holds
     report.line("resume", step=state.step, checkpoint=str(found.name) if found else None)
     if worker.rank == 0:
         Catalogue(store).remove_abandoned(env.launch)

@@ -14,6 +14,7 @@ from everstep.contracts.fp8_rules import fp8_shape_problems, fp8_target_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.limits import limit_problems
+from everstep.contracts.lora_rules import lora_problems
 from everstep.contracts.mesh import batch_problems, mesh_of, shape_problems, world_problem
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.problems import Problem
@@ -195,6 +196,13 @@ def _fp8(sections: Sections) -> Iterator[Problem]:
         yield from fp8_shape_problems(resolve_model(model), parallelism, train)
 
 
+def _lora(sections: Sections) -> Iterator[Problem]:
+    model, parallelism = sections.get("model"), sections.get("parallelism")
+    train = sections.get("train")
+    if model is not None and parallelism is not None and train is not None:
+        yield from lora_problems(model, parallelism, train)
+
+
 def _checkpoint(sections: Sections) -> Iterator[Problem]:
     checkpoint = sections.get("checkpoint")
     if checkpoint is not None and (problem := checkpoint_problem(checkpoint)):
@@ -219,6 +227,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _finish,
     _mesh,
     _fp8,
+    _lora,
     _checkpoint,
     _first_cut_storage,
     limit_problems,

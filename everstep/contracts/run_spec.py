@@ -39,6 +39,20 @@ Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
 """First and last step, both included."""
 
 
+class Lora(Section):
+    """Low-rank adapters beside frozen matrices of the blocks; only they are trained."""
+
+    rank: int = Field(ge=1)
+    alpha: float = Field(gt=0)
+    """An adapter's output is scaled by ``alpha`` ÷ ``rank``."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of an adapter's input."""
+    targets: list[Literal["wq", "wk", "wv", "wo", "w1", "w2", "w3"]] = Field(
+        default=["wq", "wk", "wv", "wo"], min_length=1
+    )
+    """The matrices that get one: of attention, and of the feed-forward part (``w*`` 1 to 3)."""
+
+
 class Model(Section):
     preset: str | None = None
     """A name of ``everstep.contracts.models.PRESETS``; or give ``config``."""
@@ -50,6 +64,9 @@ class Model(Section):
     """Start from these instead of random ones: a Hugging Face Llama checkpoint (safetensors and
     config.json) of the same shape. In a run: its path below the team's data prefix, or an absolute
     path in the container. For a trainer used alone: a folder (with a ``/``), or a channel."""
+
+    lora: Lora | None = None
+    """Train adapters beside frozen ``weights``, instead of all parameters."""
 
     @property
     def weights_prefix(self) -> str | None:

@@ -48,6 +48,8 @@ def live_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue  # frozen: read from where it came from, see trainer.lora
         tensors[f"model.{name}"] = parameter.detach()
         for slot, value in slots(optimizer, parameter).items():
             tensors[f"optimizer.{name}.{slot}"] = value
