@@ -34,6 +34,7 @@ from trainer.checkpoint.state import LOOP_NAME, LoopState
 from trainer.errors import ConfigError
 from trainer.failure import FailureRecorder
 from trainer.host import MlRoot
+from trainer.import_weights import weights_folder
 from trainer.llama_names import llama_config, theirs
 from trainer.merge import Merged
 from trainer.parallel import DTYPES
@@ -66,13 +67,14 @@ def main(argv: list[str] | None = None) -> int:
     report = Reporter(rank=0)
     try:
         with tempfile.TemporaryDirectory(prefix="everstep-export-", dir=args.scratch) as scratch:
+            base = args.weights and weights_folder(args.weights, MlRoot.parse(os.environ))
             store, listed = locate(args.checkpoint)
             report.phase(Phase.DOWNLOADING, listed.name.step)
             manifest = Catalogue(store).manifest(listed)
             folder = fetch(store, listed, manifest, Path(scratch))
             report.phase(Phase.UPLOADING, manifest.step)
             export = Export(folder, listed, manifest, open_store(args.out), Path(scratch))
-            done = export.run(args.dtype, args.max_shard_bytes, args.dataset, args.weights)
+            done = export.run(args.dtype, args.max_shard_bytes, args.dataset, base)
     except Exception as error:  # noqa: BLE001 - said in the failure file, and in the log
         env = TrainerEnv.parse(os.environ)
         if env.run_id != ALONE:
@@ -230,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-shard-bytes", type=int, default=SHARD_BYTES)
     parser.add_argument("--dataset", help="folder or s3:// URI whose tokenizer.json is copied")
     parser.add_argument(
-        "--weights", type=Path, help="of a LoRA run: the folder of the weights that it started from"
+        "--weights", help="of a LoRA run: what it started from, a folder (with a /) or a channel"
     )
     parser.add_argument("--scratch", help="folder for the checkpoint and one shard (default: tmp)")
     return parser

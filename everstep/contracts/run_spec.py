@@ -320,7 +320,8 @@ class Finish(Section):
     image: str | None = None
     """``trainer.image`` where it is not given."""
     command: list[str] = ["python", "-m", "trainer.export"]
-    """Gets CHECKPOINT_URI, OUT_URI, --dtype, --dataset; writes ``export.json`` last."""
+    """Gets CHECKPOINT_URI, OUT_URI, --dtype, --dataset (of LoRA --weights too); writes
+    ``export.json`` last."""
     inference_image: str | None = None
     """Image that serves the registered model; without it a version holds weights alone."""
 

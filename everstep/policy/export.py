@@ -11,7 +11,13 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.manifest import Manifest
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import RunSpec
-from everstep.policy.job_request import checkpoint_uri, image_uri, output_uri
+from everstep.policy.job_request import (
+    WEIGHTS_CHANNEL,
+    checkpoint_uri,
+    image_uri,
+    output_uri,
+    weights_channel,
+)
 from everstep.policy.retry import WITHOUT_ATTEMPT
 
 WAITS = WITHOUT_ATTEMPT - {FailureClass.MAX_RUNTIME}
@@ -57,6 +63,8 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
         "InstanceCount": 1,
         "VolumeSizeInGB": plan.volume_gib,
     }
+    # of LoRA: a checkpoint holds adapters, which are merged into what they stand beside
+    weights = WEIGHTS_CHANNEL if spec.model.weights_prefix else spec.model.weights
     request: dict[str, Any] = {
         "TrainingJobName": export.job_name,
         "RoleArn": team.job_role_arn,
@@ -71,6 +79,7 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
                 export_dtype(spec),
                 "--dataset",
                 dataset,
+                *(["--weights", weights] if spec.model.lora and weights else []),
             ],
         },
         "Environment": {**spec.trainer.environment, **environment.as_environment()},
@@ -87,6 +96,8 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
             }.items()
         ],
     }
+    if spec.model.lora and spec.model.weights_prefix:
+        request["InputDataConfig"] = [weights_channel(run, spec.model.weights_prefix)]
     if team.kms_key_arn:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
         if not INSTANCE_TYPES[finish.instance_type].nvme:

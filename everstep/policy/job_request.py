@@ -91,7 +91,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         request["TensorBoardOutputConfig"] = {"S3OutputPath": where}
     channels = [] if spec.data.mode == "s3" else [_channel(run)]
     if spec.model.weights_prefix:
-        channels.append(_weights_channel(run, spec.model.weights_prefix))
+        channels.append(weights_channel(run, spec.model.weights_prefix))
     if channels:
         request["InputDataConfig"] = channels
     if team.kms_key_arn:
@@ -187,7 +187,7 @@ def _channel(run: Run) -> dict[str, Any]:
     return {"ChannelName": CHANNEL, "DataSource": source}
 
 
-def _weights_channel(run: Run, prefix: str) -> dict[str, Any]:
+def weights_channel(run: Run, prefix: str) -> dict[str, Any]:
     """FastFile: a host reads its own slices of the files, and none once there is a checkpoint."""
     source = _s3_prefix(f"{run.team.data_uri}/{prefix}")
     return {"ChannelName": WEIGHTS_CHANNEL, "InputMode": "FastFile", "DataSource": source}

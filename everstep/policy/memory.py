@@ -17,7 +17,7 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.mesh import Mesh, mesh_of, sharded
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Parallelism, RunSpec, Sharding, Train, Trainer
+from everstep.contracts.run_spec import Lora, Parallelism, RunSpec, Sharding, Train, Trainer
 
 MASTER = 4
 """Bytes of a parameter, a reduced gradient, a moment: fp32."""
@@ -54,9 +54,17 @@ class _Group:
 
 
 def memory_plan(
-    shape: ModelConfig, parallelism: Parallelism, mesh: Mesh, train: Train
+    shape: ModelConfig,
+    parallelism: Parallelism,
+    mesh: Mesh,
+    train: Train,
+    lora: Lora | None = None,
 ) -> MemoryPlan:
-    """``mesh`` as laid out: see ``everstep.contracts.mesh.sharded``."""
+    """``mesh`` as laid out: see ``everstep.contracts.mesh.sharded``.
+
+    With ``lora`` only adapters have moments, and gradients between microbatches; what is in
+    flight in a backward pass is counted as without, which is more than there is.
+    """
     wide = 4 if train.dtype == "fp32" else 2
     stages = mesh.pipeline * parallelism.virtual_stages
     block = _group(_block(shape), mesh)
@@ -65,13 +73,19 @@ def memory_plan(
     layers = ceil(shape.layers / stages) * parallelism.virtual_stages
     whole, held = layers * block.whole + root.whole, layers * block.shard + root.shard
 
+    learns = _Group(whole, held)
+    if lora is not None:
+        adapters = _adapters(shape, lora, mesh)
+        learns = _Group(layers * adapters.whole, layers * adapters.shard)
+        whole, held = whole + learns.whole, held + learns.shard
+
     tokens = train.micro_batch * train.sequence_length
     layer = tokens * _saved_in_block(shape, mesh.tensor, wide, train)
     in_flight = mesh.pipeline * parallelism.virtual_stages if mesh.pipeline > 1 else 1
     saved = layers * layer * min(in_flight, _micro_batches(train, mesh))
     saved += shape.dim * (8 + wide) * tokens // mesh.tensor
 
-    kept, reduced = _gradients_between(parallelism, mesh, train, whole, held)
+    kept, reduced = _gradients_between(parallelism, mesh, train, learns)
     stays = parallelism.sharding in (Sharding.SHARD_GRAD_OP, Sharding.NO_SHARD)
     gathered = wide * (whole if stays else root.whole + 2 * block.whole)
     of_output = wide * shape.vocab_size * shape.dim // mesh.tensor
@@ -97,7 +111,7 @@ def memory_plan(
         ),
         # the root group's gradients, last of all
         (
-            kept or MASTER * held,
+            kept or MASTER * learns.shard,
             0,
             (2 * wide + MASTER) * root.whole + MASTER * root.shard,
         ),
@@ -105,7 +119,7 @@ def memory_plan(
     gradients, activations, working = max(moments, key=sum)
     return MemoryPlan(
         parameters=MASTER * held,
-        optimizer=(2 * MASTER if train.optimizer == "adamw" else 0) * held,
+        optimizer=(2 * MASTER if train.optimizer == "adamw" else 0) * learns.shard,
         gradients=gradients,
         activations=activations,
         working=working,
@@ -127,7 +141,8 @@ def memory_of(spec: RunSpec, target: int) -> MemoryPlan | None:
     if not kind.gpus or mesh is None:
         return None
     mesh = sharded(mesh, spec.parallelism, kind.processes)
-    return memory_plan(resolve_model(spec.model), spec.parallelism, mesh, spec.train)
+    shape = resolve_model(spec.model)
+    return memory_plan(shape, spec.parallelism, mesh, spec.train, spec.model.lora)
 
 
 def fitting(spec: RunSpec, target: int) -> str | None:
@@ -194,14 +209,14 @@ def memory_problems(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _gradients_between(
-    parallelism: Parallelism, mesh: Mesh, train: Train, whole: int, held: int
+    parallelism: Parallelism, mesh: Mesh, train: Train, learns: _Group
 ) -> tuple[int, int]:
     """Bytes from one microbatch to the next: whole gradients, or shards of them."""
     if _micro_batches(train, mesh) == 1:
         return 0, 0
     if parallelism.sharding is Sharding.NO_SHARD or mesh.pipeline > 1:
-        return MASTER * whole, 0
-    return 0, MASTER * held
+        return MASTER * learns.whole, 0
+    return 0, MASTER * learns.shard
 
 
 def _micro_batches(train: Train, mesh: Mesh) -> int:
@@ -243,6 +258,22 @@ def _block(shape: ModelConfig) -> list[tuple[int, int, str]]:
         *((rows, columns, "columns") for rows, columns in by_columns),
         *[(shape.dim, 1, "nothing")] * 2,
     ]
+
+
+def _adapters(shape: ModelConfig, lora: Lora, mesh: Mesh) -> _Group:
+    """Of one block."""
+    key, dim, ffn = shape.kv_heads * shape.head_dim, shape.dim, shape.ffn_dim
+    sizes = {"wq": (dim, dim), "wk": (key, dim), "wv": (key, dim), "wo": (dim, dim)}
+    sizes |= {"w1": (ffn, dim), "w2": (dim, ffn), "w3": (ffn, dim)}
+    cuts = [sizes[target] for target in set(lora.targets)]
+    return _group(
+        [
+            part
+            for rows, columns in cuts
+            for part in ((lora.rank, columns, "nothing"), (rows, lora.rank, "nothing"))
+        ],
+        mesh,
+    )
 
 
 def _root(shape: ModelConfig, *, first: bool) -> list[tuple[int, int, str]]:

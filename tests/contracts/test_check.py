@@ -224,6 +224,22 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "models/../../other",
     ),
     (
+        "adapters of random weights",
+        spec(model={"preset": "tiny", "lora": {"rank": 4, "alpha": 8}}),
+        "model.lora",
+        None,
+    ),
+    (
+        "adapters cut over tensor ranks",
+        spec(
+            model={"preset": "llama2-7b", "weights": "a/b", "lora": {"rank": 4, "alpha": 8}},
+            **_mesh(tensor=2),
+            train={"global_batch": 256},
+        ),
+        "parallelism.tensor",
+        2,
+    ),
+    (
         "fp8 on a CPU",
         spec(train={"dtype": "fp8"}),
         "compute.0.instance_type",

@@ -62,6 +62,30 @@ def test_the_command_names_the_checkpoint_the_place_the_type_and_the_dataset() -
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 6 * 3600}
 
 
+def test_adapters_are_exported_beside_what_they_were_trained_on() -> None:
+    model = {"preset": "tiny", "weights": "models/tiny", "lora": {"rank": 4, "alpha": 8}}
+    request = export_request(with_spec(model=model, finish={"export": True}), export(1))
+    check("CreateTrainingJob", request)
+    assert request["AlgorithmSpecification"]["ContainerArguments"][-2:] == ["--weights", "weights"]
+    (channel,) = request["InputDataConfig"]
+    assert channel["ChannelName"] == "weights"
+    source = channel["DataSource"]["S3DataSource"]["S3Uri"]
+    assert source == "s3://bucket/data/research/models/tiny/"
+    del model["lora"]
+    whole = export_request(with_spec(model=model, finish={"export": True}), export(1))
+    assert "InputDataConfig" not in whole
+    assert "--weights" not in whole["AlgorithmSpecification"]["ContainerArguments"]
+
+
+def test_fp8_is_exported_as_bf16() -> None:
+    fp8 = {"dtype": "fp8", "sequence_length": 512}
+    there = [{"instance_type": "ml.p5.48xlarge"}]
+    request = export_request(
+        with_spec(train=fp8, compute=there, finish={"export": True}), export(1)
+    )
+    assert "bf16" in request["AlgorithmSpecification"]["ContainerArguments"]
+
+
 def test_what_the_spec_says_is_followed() -> None:
     finish = {
         "export": True,

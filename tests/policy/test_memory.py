@@ -31,6 +31,17 @@ def test_states_of_70b_over_128_gpus() -> None:
     assert plan.parameters + plan.optimizer == pytest.approx(12 * 68.98e9 / 128, rel=0.01)
 
 
+def test_frozen_weights_have_no_moments() -> None:
+    """70B with adapters of rank 16 at attention. The fullest of 128 ranks holds a whole row of each
+    of the four A, (16, 8192), and 64, 8, 8 and 64 rows of the B, (…, 16)."""
+    model = {"preset": "llama2-70b", "weights": "models/70b", "lora": {"rank": 16, "alpha": 32}}
+    plan = memory_of(spec(model=model), 0)
+    assert plan is not None
+    adapters = 80 * (4 * 8192 + (64 + 8 + 8 + 64) * 16)
+    assert plan.parameters == pytest.approx(4 * (68.98e9 / 128 + adapters), rel=0.01)
+    assert plan.optimizer == 8 * adapters
+
+
 def test_weights_that_no_gpu_holds_are_refused_with_the_arithmetic() -> None:
     one = spec(parallelism={"sharding": "NO_SHARD"})
     (problem,) = memory_problems(one)

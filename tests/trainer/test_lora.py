@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from everstep.contracts.run_spec import Lora, Sharding, Train
+from everstep.contracts.mesh import Mesh
+from everstep.contracts.run_spec import Lora, Parallelism, Sharding, Train
+from everstep.policy.memory import memory_plan
 from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, start_job, weights
 from tests.trainer.test_import_weights import GOLDEN, SHAPES, shape_words
 from trainer.checkpoint.state import live_tensors
@@ -122,6 +124,14 @@ def test_a_checkpoint_holds_adapters_alone(one_rank: None) -> None:
         "lora_b",
     }
     assert len(names) == 4 * 2 * 2 * 3  # itself and three slots, A and B, two layers, targets
+
+
+def test_the_memory_plan_counts_what_lies_there(one_rank: None) -> None:
+    model, _, recipe = adapted()
+    plan = memory_plan(SHAPE, Parallelism(), Mesh(1, 1, 1, 1), recipe, LORA)
+    parameters = list(model.parameters())
+    assert plan.parameters == 4 * sum(p.numel() for p in parameters)
+    assert plan.optimizer == 8 * sum(p.numel() for p in parameters if p.requires_grad)
 
 
 @pytest.fixture(scope="module")
