@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from everstep.contracts.run_spec import Lora
+from trainer.errors import ConfigError
 from trainer.import_weights import files_of
 from trainer.model import LORA_A, LORA_B, Transformer
 from trainer.store import hash_file
@@ -82,7 +83,11 @@ def weight_files(weights: Path) -> list[str]:
 
 
 def digests(weights: Path, files: list[str]) -> dict[str, str]:
-    return {file: hash_file(weights / file)[1] for file in files}
+    """SHA-256 of each. Raises ``ConfigError`` where one cannot be read."""
+    try:
+        return {file: hash_file(weights / file)[1] for file in files}
+    except OSError as error:
+        raise ConfigError(f"model.weights: {error}", "copy the folder again") from error
 
 
 def fingerprint(by_file: dict[str, str]) -> str:

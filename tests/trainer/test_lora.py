@@ -20,8 +20,10 @@ from everstep.policy.memory import memory_plan
 from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, start_job, weights
 from tests.trainer.test_import_weights import GOLDEN, SHAPES, shape_words
 from trainer.checkpoint.state import live_tensors
+from trainer.errors import ConfigError
 from trainer.export import main as export_main
 from trainer.import_weights import import_weights
+from trainer.lora import digests, weight_files
 from trainer.model import Transformer, initial_values
 from trainer.optim import BETAS, EPS, build_optimizer, local
 from trainer.parallel import Layout, build_model
@@ -225,3 +227,6 @@ def test_other_base_weights_are_refused(
     assert not of_kind(job.lines, "step")
     out = str(tmp_path / "out")
     assert export_main([str(unbroken[0]), out, "--weights", str(folder)]) == 1
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"model-00002-of-00005.safetensors.*hint"):
+        digests(folder, weight_files(folder))
