@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -13,15 +13,17 @@ from torch.distributed.checkpoint.filesystem import (
     FileSystem,
     FileSystemWriter,
     _StoragePrefix,
+    _StorageWriterTransforms,
 )
-from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
+from torch.serialization import set_crc32_options
 
 from everstep.contracts.manifest import ManifestEntry
 from trainer.checkpoint.planning import is_scalar
 
-_BUFFER = 4 << 20
+_BUFFER = 1 << 20
 
 
 class _HashingStream(io.RawIOBase):
@@ -36,20 +38,38 @@ class _HashingStream(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        self.digest.update(view)
-        self.size += len(view)
-        self._raw.write(view)
-        return len(view)
+        written: int = self._raw.write(data)  # a file takes 2 GiB at most; the rest comes again
+        self.digest.update(data[:written])
+        self.size += written
+        return written
 
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
-        self._raw.flush()
 
-    def fileno(self) -> int:
-        return int(self._raw.fileno())
+class _LargePieces(io.BufferedWriter):
+    """torch.save writes some 40 pieces a tensor, most of a few bytes, and flushes after each tensor
+    twice: hashed and written one by one they cost more than the hash, and ask for the GIL that
+    training holds. What is buffered leaves in large pieces, and the rest at ``finish``."""
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        super().flush()
+
+
+class _Direct(_StorageWriterTransforms):
+    """No transforms, and so no wrapper (DCP makes a class for each tensor) between each piece that
+    torch.save writes and the file."""
+
+    def transform_save_stream(
+        self, write_item: WriteItem, raw_stream: io.IOBase
+    ) -> tuple[Any, list[str]]:
+        return raw_stream, []
 
 
 class _HashingFileSystem(FileSystem):
@@ -64,15 +84,12 @@ class _HashingFileSystem(FileSystem):
             with super().create_stream(path, mode) as stream:
                 yield stream
             return
-        with Path(path).open("wb") as raw:
+        with Path(path).open("wb", buffering=0) as raw:
             hashing = _HashingStream(raw)
-            # torch.save writes hundreds of bytes at a time; hashing each by itself costs more
-            # than the hash, and asks for the GIL that training holds
-            buffered = io.BufferedWriter(hashing, _BUFFER)
+            buffered = _LargePieces(hashing, _BUFFER)
             yield buffered
-            buffered.close()
-            raw.flush()
-            os.fsync(raw.fileno())  # DCP's own comes before the last buffer is written
+            buffered.finish()
+            os.fsync(raw.fileno())  # DCP's own would come before the last piece is written
         name = Path(path).name
         self.entries[name] = ManifestEntry(
             path=name, size=hashing.size, sha256=hashing.digest.hexdigest()
@@ -86,14 +103,27 @@ class _HashingFileSystem(FileSystem):
 
 
 class HashingWriter(FileSystemWriter):
-    """``entries``: what this rank wrote, by file name, complete after the save."""
+    """``entries``: what this rank wrote, by file name, complete after the save.
 
-    def __init__(self, folder: Path) -> None:
+    ``clear`` removes what lies in the way. DCP hands out its plan when every rank has called it, so
+    it has ended everywhere before any rank writes.
+    """
+
+    def __init__(self, folder: Path, clear: Callable[[], None]) -> None:
         super().__init__(folder, single_file_per_rank=True, sync_files=False, thread_count=1)
         self.fs: _HashingFileSystem = _HashingFileSystem()
+        self.transforms = _Direct()
+        self._clear = clear
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        self._clear()
+        return plan
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """``__RANK_0.distcp``, and scalars in ``__RANK_scalars_0.distcp``."""
+        # of this thread alone; torch.load never reads it, and the manifest's SHA-256 says more
+        set_crc32_options(False)
+        self.fs.mkdir(self.path)
         prefix = plan.storage_data.prefix
         parts = {
             prefix: [item for item in plan.items if not is_scalar(item)],

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest, ManifestEntry
@@ -80,11 +81,14 @@ class Saver:
         self._thread: Thread | None = None
         self._snapshot: Snapshot | None = None
         self._error: str | None = None
+        self._buffers: dict[str, Tensor] = {}
+        """The copies' memory: no save begins before the one before has ended."""
+        Planner.forget()
 
     def save(self, tensors: dict[str, Tensor], loop: LoopState, *, final: bool = False) -> None:
         """Start a save of the state as it is now. Waits for the former one first."""
         self.settle()
-        copies = copy_to_host(tensors)
+        copies = copy_to_host(tensors, self._buffers)
         copies[rng_name(self._worker.rank)] = capture_rng()
         name = CheckpointName(step=loop.step, launch=self._launch)
         self._thread = self._start(Snapshot(name, copies, loop, final))
@@ -119,7 +123,7 @@ class Saver:
             )
 
     def _start(self, snapshot: Snapshot) -> Thread:
-        self._snapshot, self._error = snapshot, None
+        self._snapshot, self._error = snapshot, "the thread that saves ended"
         thread = Thread(target=self._run, args=(snapshot,), name="save", daemon=True)
         thread.start()
         return thread
@@ -131,7 +135,9 @@ class Saver:
                 self._write(snapshot)
                 self._error = None
                 break
-            except Exception as error:  # noqa: BLE001 - a failed save must not end training
+            except (Exception, CheckpointException) as error:  # noqa: BLE001 - a failed save must
+                # not end training; DCP's own exception is no ``Exception``
+                Planner.forget()
                 self._error = f"{type(error).__name__}: {error}"
                 self._report.line(
                     "save_failed",
@@ -155,10 +161,8 @@ class Saver:
                 self._catalogue.remove_name(snapshot.name)
             if in_place is None and worker.local_rank == 0:
                 shutil.rmtree(folder.parent, ignore_errors=True)
-                folder.mkdir(parents=True)
 
-        self._together(clear)
-        writer = HashingWriter(folder)
+        writer = HashingWriter(folder, clear)
         save_tensors(
             snapshot.tensors, storage_writer=writer, planner=Planner(), process_group=self._group
         )

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainer.optim import slots
+from trainer.optim import local, slots
 
 LOOP_NAME = "loop.json"
+_RNG_BYTES = 1 << 14
 
 
 class LoopState(BaseModel):
@@ -56,17 +57,32 @@ def live_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str
     return tensors
 
 
-def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Real copies in host memory: training may overwrite the originals at once."""
-    return {name: _copy(tensor) for name, tensor in tensors.items()}
+def copy_to_host(
+    tensors: dict[str, Tensor], buffers: dict[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Real copies in host memory: training may overwrite the originals at once.
+
+    ``buffers``: each rank's parts as an earlier call left them, written again where they fit: fresh
+    memory costs several times the copy. Pinned where the originals are on a GPU.
+    """
+    buffers = {} if buffers is None else buffers
+    copies = {name: _copy(name, tensor.detach(), buffers) for name, tensor in tensors.items()}
+    if any(tensor.is_cuda for tensor in tensors.values()):
+        torch.cuda.current_stream().synchronize()
+    return copies
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def _copy(name: str, tensor: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+    part = local(tensor)
+    buffer = buffers.get(name)
+    if buffer is None or buffer.shape != part.shape or buffer.dtype != part.dtype:
+        buffer = torch.empty_like(part, device="cpu", pin_memory=part.is_cuda)
+        buffers[name] = buffer
+    buffer.copy_(part, non_blocking=part.is_cuda)
     if isinstance(tensor, DTensor):
         # the constructor, unlike from_local, leaves a host copy of a device tensor on the host
-        local = tensor.to_local().detach().to("cpu", copy=True)
-        return DTensor(local, tensor._spec, requires_grad=False)
-    return tensor.detach().to("cpu", copy=True)
+        return DTensor(buffer, tensor._spec, requires_grad=False)
+    return buffer
 
 
 def rng_name(rank: int) -> str:
@@ -74,7 +90,10 @@ def rng_name(rank: int) -> str:
 
 
 def capture_rng() -> Tensor:
-    """Python's, numpy's and torch's generators of this process as bytes (a uint8 tensor)."""
+    """Python's, numpy's and torch's generators of this process as bytes (a uint8 tensor).
+
+    JSON, with spaces up to a size that stays the same, as the plan of a save then does.
+    """
     version, words, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state()
     state = {
@@ -84,7 +103,9 @@ def capture_rng() -> Tensor:
     }
     if torch.cuda.is_available():
         state["cuda"] = _pack(torch.cuda.get_rng_state().numpy().tobytes())
-    return torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
+    text = json.dumps(state).encode()
+    padded = text.ljust(-(-len(text) // _RNG_BYTES) * _RNG_BYTES)
+    return torch.frombuffer(bytearray(padded), dtype=torch.uint8)
 
 
 def restore_rng(saved: Tensor) -> None:
