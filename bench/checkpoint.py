@@ -1,11 +1,16 @@
 """What a checkpoint costs: ``python -m bench.checkpoint``; writes bench/results/checkpoint.json.
 
 Two gloo ranks train a Llama of some 6 M parameters (sequence 512, fp32, FSDP2) and save the same
-tensors in each way, interleaved. A checkpoint's cost is *training time lost*: the seconds that
-``--steps`` steps take with a save begun before the first of them, until it is durable on every
-rank, less what as many steps of the same round take without one. Ours hashes every file and
-commits a manifest; the peers do neither. Then: time to load, memory at its peak while loading and
-while training (fresh processes), and what a save sends to S3 (a moto server in this process).
+tensors in each way, interleaved. Ours hashes every file, commits a manifest and removes the last
+but two; the peers do none of it. ``--only`` runs one stage and keeps the others' figures:
+
+``stall``   *training time lost*: seconds of ``--steps`` steps with a save begun before the first of
+            them, until it is durable on every rank, less as many steps of the same round without
+            one (the median of five). And, with no step beside it, a save's seconds until durable
+            and its CPU seconds (both ranks and their children), which a loaded machine blurs least.
+``load``    Seconds of a load, verification included. Files are in the page cache.
+``memory``  Peak of a whole process while loading and while training, in fresh processes.
+``s3``      Requests and bytes of one save to S3 (a moto server in this process).
 """
 
 import argparse
@@ -20,7 +25,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +39,7 @@ CONTEXT = multiprocessing.get_context("spawn")
 class Bed:
     """One rank's model, optimizer and process groups; ``step`` trains once."""
 
-    def __init__(self, rank: int, port: int, seed: int = 0) -> None:
+    def __init__(self, rank: int, port: int, *, trained: bool = True) -> None:
         import torch
         import torch.distributed as dist
         from torch.distributed.fsdp import fully_shard
@@ -55,7 +59,7 @@ class Bed:
         }
         dist.init_process_group("gloo", init_method="env://", rank=rank, world_size=RANKS)
         self.rank, self.dist = rank, dist
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         self.model = Transformer(ModelConfig.model_validate(SHAPE))
         for block in self.model.blocks.values():
             fully_shard(block)
@@ -64,7 +68,8 @@ class Bed:
         self.batch = torch.randint(0, SHAPE["vocab_size"], (BATCH, SEQUENCE + 1))
         self.tensors = live_tensors(self.model, self.optimizer)
         self.loop = LoopState()
-        self.step()
+        if trained:
+            self.step()
 
     def group(self) -> Any:
         return self.dist.new_group(backend="gloo", timeout=timedelta(minutes=10))
@@ -77,14 +82,10 @@ class Bed:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def saver(self, uri: str, node_dir: Path, group: Any) -> Any:
-        from everstep.contracts.run_spec import Checkpoint
-        from trainer.checkpoint.saver import Saver
+    def worker(self, node_dir: Path) -> Any:
         from trainer.host import Worker
-        from trainer.report import Reporter
-        from trainer.store import open_store
 
-        worker = Worker(
+        return Worker(
             rank=self.rank,
             local_rank=self.rank,
             world_size=RANKS,
@@ -92,17 +93,35 @@ class Bed:
             node_dir=node_dir,
             started_epoch=time.time(),
         )
-        quiet = Reporter(-1)
+
+    def saver(self, uri: str, node_dir: Path, group: Any) -> Any:
+        from everstep.contracts.run_spec import Checkpoint
+        from trainer.checkpoint.saver import Saver
+        from trainer.report import Reporter
+        from trainer.store import open_store
+
         return Saver(
             open_store(uri),
             group,
-            worker,
-            quiet,
+            self.worker(node_dir),
+            Reporter(-1),
             launch=1,
             checkpoint=Checkpoint(keep_last=2),
             broken=set(),
             last_step=0,
         )
+
+    def load(self, uri: str, node_dir: Path, group: Any) -> None:
+        """Ours, verification included."""
+        from trainer.checkpoint.restore import Finder, load
+        from trainer.report import Reporter
+        from trainer.store import open_store
+
+        worker, quiet = self.worker(node_dir), Reporter(-1)
+        finder = Finder(open_store(uri), group, worker, quiet)
+        found = finder.find(self.tensors, self.loop.mesh)
+        assert found is not None
+        load(found, self.tensors, self.loop, group, worker, quiet, 0)
 
 
 def _ways(bed: Bed, scratch: Path) -> dict[str, Callable[[int], Callable[[], None]]]:
@@ -122,14 +141,14 @@ def _ways(bed: Bed, scratch: Path) -> dict[str, Callable[[int], Callable[[], Non
         return wait
 
     def bare(number: int) -> Callable[[], None]:
-        dcp.save(bed.tensors, checkpoint_id=scratch / f"save-{number}", process_group=sync)
+        dcp.save(bed.tensors, checkpoint_id=scratch / f"dcp-save-{number}", process_group=sync)
         return lambda: None
 
     def asynchronous(kind: AsyncCheckpointerType) -> Callable[[int], Callable[[], None]]:
         def begin(number: int) -> Callable[[], None]:
             future = dcp.async_save(
                 bed.tensors,
-                checkpoint_id=scratch / f"{kind.value}-{number}",
+                checkpoint_id=scratch / f"dcp-{kind.value}-{number}",
                 process_group=groups[kind],
                 async_checkpointer_type=kind,
             )
@@ -149,95 +168,125 @@ def _ways(bed: Bed, scratch: Path) -> dict[str, Callable[[int], Callable[[], Non
 def stall(rank: int, port: int, scratch: Path, rounds: int, steps: int, out: Any) -> None:
     bed = Bed(rank, port)
     ways = _ways(bed, scratch)
-    lost: dict[str, list[float]] = {name: [] for name in ways}
-    worked: dict[str, list[float]] = {name: [] for name in ways}
-    first: dict[str, float] = {}
+    names = list(ways)
+    figures: dict[str, dict[str, list[float]]] = {
+        kind: {name: [] for name in names} for kind in ("lost", "alone", "cpu", "first")
+    }
     base: list[float] = []
+    number = 0
 
-    def measured(begin: Callable[[], Callable[[], None]]) -> tuple[float, float]:
+    def measured(name: str | None, steps: int) -> tuple[float, float]:
         """Seconds, and CPU seconds of both ranks and their children."""
+        nonlocal number
+        number += 1
+        if rank == 0:  # what the peers saved before
+            for old in scratch.glob("dcp-*"):
+                shutil.rmtree(old)
         bed.dist.barrier()
-        began, worked = time.perf_counter(), _cpu_seconds(os.getpid())
-        wait = begin()
+        began, worked = time.perf_counter(), _cpu_seconds()
+        wait = ways[name](number) if name else lambda: None
         for _ in range(steps):
             bed.step()
         wait()
+        mine = _cpu_seconds() - worked
         bed.dist.barrier()
         taken = time.perf_counter() - began
         cpu = [0.0] * RANKS
-        bed.dist.all_gather_object(cpu, _cpu_seconds(os.getpid()) - worked)
+        bed.dist.all_gather_object(cpu, mine)
         return taken, sum(cpu)
 
-    measured(lambda: lambda: None)
-    for number in range(rounds + 1):
-        without = [measured(lambda: lambda: None)]
-        taken: dict[str, tuple[float, float]] = {}
-        names = list(ways)
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            taken[name] = measured(partial(ways[name], number))
-            without.append(measured(lambda: lambda: None))
-        middle, cpu = (statistics.median(column) for column in zip(*without, strict=True))
-        for name, (seconds, cpu_seconds) in taken.items():
-            if number == 0:
-                first[name] = seconds - middle
-            else:
-                lost[name].append(seconds - middle)
-                worked[name].append(cpu_seconds - cpu)
+    measured(None, steps)
+    for turn in range(rounds + 1):
+        without = [measured(None, steps)[0]]
+        taken: dict[str, float] = {}
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            taken[name] = measured(name, steps)[0]
+            without.append(measured(None, steps)[0])
+        middle = statistics.median(without)
+        for name in names:
+            figures["lost" if turn else "first"][name].append(taken[name] - middle)
+            seconds, cpu_seconds = measured(name, 0)
+            if turn:
+                figures["alone"][name].append(seconds)
+                figures["cpu"][name].append(cpu_seconds)
         base.append(middle / steps)
     if rank == 0:
-        out.put({"lost": lost, "worked": worked, "first": first, "step_seconds": base})
+        newest = max((scratch / "ours").iterdir())
+        size = sum(path.stat().st_size for path in newest.iterdir())
+        out.put(figures | {"step_seconds": base, "checkpoint_bytes": size})
     bed.dist.barrier()
     os._exit(0)  # process mode leaves a daemon that waits for its parent
 
 
-def loading(rank: int, port: int, scratch: Path, way: str, out: Any) -> None:
-    """Peak memory of this process and the seconds of a load. ``train``: two steps, no load."""
-    bed = Bed(rank, port, seed=1) if way == "train" else _unstepped(rank, port)
-    bed.dist.barrier()
-    began = time.perf_counter()
-    if way == "train":
-        bed.step()
-    elif way == "everstep":
-        _load_ours(bed, scratch)
-    else:
-        import torch.distributed.checkpoint as dcp
+def saving(rank: int, port: int, scratch: Path, out: Any) -> None:
+    """One checkpoint of ours, and one of DCP's, for the loads."""
+    import torch.distributed.checkpoint as dcp
 
-        newest = max(scratch.glob("save-*"), key=lambda p: int(p.name.rpartition("-")[2]))
-        dcp.load(bed.tensors, checkpoint_id=newest)
-    seconds = time.perf_counter() - began
+    bed = Bed(rank, port)
+    saver = bed.saver(str(scratch / "ours"), scratch / "node", bed.group())
+    saver.save(bed.tensors, bed.loop.model_copy(update={"step": 1}))
+    assert saver.settle()
+    dcp.save(bed.tensors, checkpoint_id=scratch / "dcp")
+    out.put(rank)
     bed.dist.barrier()
-    if rank == 0:
-        out.put({"seconds": seconds, "peak_bytes": _peak_bytes()})
     bed.dist.destroy_process_group()
 
 
-def _unstepped(rank: int, port: int) -> Bed:
-    Bed.step, honest = (lambda self: None), Bed.step
-    try:
-        return Bed(rank, port)
-    finally:
-        Bed.step = honest
+def loading(rank: int, port: int, scratch: Path, rounds: int, out: Any) -> None:
+    bed = Bed(rank, port)
+    loads, seconds = _loads(bed, scratch), {}
+    for turn in range(rounds + 1):
+        for name, load in loads.items():
+            bed.dist.barrier()
+            began = time.perf_counter()
+            load()
+            bed.dist.barrier()
+            if turn:
+                seconds.setdefault(name, []).append(time.perf_counter() - began)
+    if rank == 0:
+        out.put(seconds)
+    bed.dist.destroy_process_group()
 
 
-def _load_ours(bed: Bed, scratch: Path) -> None:
-    from trainer.checkpoint.restore import Finder, load
-    from trainer.report import Reporter
-    from trainer.store import open_store
-
-    saver = bed.saver(str(scratch / "ours"), scratch / "node", group := bed.group())
-    quiet = Reporter(-1)
-    finder = Finder(open_store(str(scratch / "ours")), group, saver._worker, quiet)
-    found = finder.find(bed.tensors, bed.loop.mesh)
-    assert found is not None
-    load(found, bed.tensors, bed.loop, group, saver._worker, quiet, 0)
+def peak(rank: int, port: int, scratch: Path, way: str, out: Any) -> None:
+    """Peak memory of this process, after one load, or after two steps (``train``)."""
+    bed = Bed(rank, port, trained=way == "train")
+    (_loads(bed, scratch) | {"train": bed.step})[way]()
+    bed.dist.barrier()
+    if rank == 0:
+        out.put(_peak_bytes())
+    bed.dist.destroy_process_group()
 
 
-def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process and what it started."""
+def _loads(bed: Bed, scratch: Path) -> dict[str, Callable[[], None]]:
+    import torch.distributed.checkpoint as dcp
+
+    group = bed.group()
+    return {
+        "everstep": lambda: bed.load(str(scratch / "ours"), scratch / "node", group),
+        "dcp.load": lambda: dcp.load(
+            bed.tensors, checkpoint_id=scratch / "dcp", process_group=group
+        ),
+    }
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and, to the clock's tick, of what it started."""
+    return time.process_time() + sum(_ticks(child) for child in _children(os.getpid()))
+
+
+def _ticks(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     own = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_cpu_seconds(int(child)) for child in children)
+    return own + sum(_ticks(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    ]
 
 
 def _peak_bytes() -> int:
@@ -317,49 +366,75 @@ def _sent_to_s3(scratch: Path) -> dict[str, Any]:
     }
 
 
+def _stall_stage(scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
+    [figures] = _on_ranks(stall, scratch, args.rounds, args.steps)
+    spreads = {
+        kind: {name: _spread(values) for name, values in figures[kind].items()}
+        for kind in ("lost", "alone", "cpu")
+    }
+    bare = {
+        kind: min(of[name]["median"] for name in of if name.startswith("dcp.async_save"))
+        for kind, of in spreads.items()
+    }
+    ours = {kind: of["everstep"]["median"] for kind, of in spreads.items()}
+    return {
+        "rounds": args.rounds,
+        "steps": args.steps,
+        "checkpoint_bytes": figures["checkpoint_bytes"],
+        "step_seconds": _spread(figures["step_seconds"]),
+        "lost_seconds": spreads["lost"],
+        "lost_seconds_of_the_first_save": {n: round(v[0], 3) for n, v in figures["first"].items()},
+        "seconds_with_no_step_beside": spreads["alone"],
+        "cpu_seconds_with_no_step_beside": spreads["cpu"],
+        "lost_by_ours_less_by_better_async_save": round(ours["lost"] - bare["lost"], 4),
+        "cpu_of_ours_over_better_async_save": round(ours["cpu"] / bare["cpu"], 3),
+    }
+
+
+def _load_stage(scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
+    _on_ranks(saving, scratch, answers=RANKS)
+    [seconds] = _on_ranks(loading, scratch, args.rounds)
+    return {"load_seconds": {name: _spread(values) for name, values in seconds.items()}}
+
+
+def _memory_stage(scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
+    _on_ranks(saving, scratch, answers=RANKS)
+    ways = ("train", "everstep", "dcp.load")
+    return {"peak_bytes": {way: _on_ranks(peak, scratch, way)[0] for way in ways}}
+
+
+def _s3_stage(scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
+    return _sent_to_s3(scratch)
+
+
+STAGES = {"stall": _stall_stage, "load": _load_stage, "memory": _memory_stage, "s3": _s3_stage}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=8, help="steps a measurement")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=4, help="steps a measurement")
+    parser.add_argument("--only", choices=STAGES, help="one stage; the others' figures stay")
     args = parser.parse_args()
-    scratch = Path(tempfile.mkdtemp(prefix="everstep-bench-"))
-    (scratch / "node").mkdir()
-    try:
-        [figures] = _on_ranks(stall, scratch, args.rounds, args.steps)
-        print(json.dumps(figures), flush=True)
-        loads = {"train": [], "everstep": [], "dcp.load": []}
-        for _ in range(3):
-            for way, seen in loads.items():
-                seen.extend(_on_ranks(loading, scratch, way))
-        sent = _sent_to_s3(scratch)
-        newest = max((scratch / "ours").iterdir())
-        size = sum(path.stat().st_size for path in newest.iterdir())
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    lost = {name: _spread(values) for name, values in figures["lost"].items()}
-    bare = min(lost[n]["median"] for n in lost if n.startswith("dcp.async_save"))
-    report = {
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
-        "ranks": RANKS,
-        "rounds": args.rounds,
-        "checkpoint_bytes": size,
-        "step_seconds": _spread(figures["step_seconds"]),
-        "lost_seconds": lost,
-        "cpu_seconds": {name: _spread(values) for name, values in figures["worked"].items()},
-        "lost_seconds_of_the_first_save": {k: round(v, 3) for k, v in figures["first"].items()},
-        "lost_by_ours_over_better_async_save": round(lost["everstep"]["median"] / bare, 3),
-        "load_seconds": {
-            way: _spread([s["seconds"] for s in seen])
-            for way, seen in loads.items()
-            if way != "train"
-        },
-        "peak_memory_bytes": {
-            way: max(s["peak_bytes"] for s in seen) for way, seen in loads.items()
-        },
-        "s3": sent,
-    }
-    REPORT.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps(report, indent=2))
+    report: dict[str, Any] = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+    report["machine"] = {"cpus": os.cpu_count(), "python": platform.python_version()}
+    report["ranks"] = RANKS
+    for name in [args.only] if args.only else STAGES:
+        scratch = Path(tempfile.mkdtemp(prefix="everstep-bench-"))
+        (scratch / "node").mkdir()
+        before = os.getloadavg()[0]
+        try:
+            figures = STAGES[name](scratch, args)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        # these processes are a load of two themselves
+        figures["load_average"] = {
+            "before": round(before, 1),
+            "after": round(os.getloadavg()[0], 1),
+        }
+        report[name] = figures
+        REPORT.write_text(json.dumps(report, indent=2) + "\n")
+        print(json.dumps({name: figures}, indent=2), flush=True)
     return 0
 
 
