@@ -75,7 +75,7 @@ POINTS: dict[str, tuple[Hold, int | None]] = {
     "first step": (Hold("torch.optim:AdamW.step", 1), 0),
     "mid-step": (Hold("torch:Tensor.backward", 7 * MICRO_BATCHES + 2, after=True), None),
     "staging": (Hold("trainer.checkpoint.state:_copy", 100), 3),
-    "writing": (Hold("trainer.checkpoint.hashing:_HashingStream.write", 100), 0),
+    "writing": (Hold("trainer.checkpoint.hashing:_HashingStream.write", 2), 0),
     "between data and manifest": (Hold("trainer.checkpoint.saver:Saver._commit", 2), 3),
     "manifest just written": (Hold("trainer.store:FolderStore.write", 2, after=True), 6),
     "retention": (Hold("trainer.store:FolderStore.delete", 2), 12),
