@@ -33,6 +33,8 @@ ACTIONS: dict[FailureClass, Action] = {
     **{name: action for name, (action, _) in DEFAULTS.items()},
     # A run has a history: whether an exception comes again is found out, once. See retry.
     F.USER_CODE: A.RETRY_SAME,
+    # The trainer went back as often as it may, on the same hosts: one of them may be ill.
+    F.DIVERGED: A.RETRY_REPLACE_NODE,
 }
 """What a class asks for where the trainer named it and no rule says more."""
 

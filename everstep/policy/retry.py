@@ -27,7 +27,8 @@ class Row(NamedTuple):
     """What a class gets.
 
     ``patience`` multiplies ``retry.no_progress_limit``: faults of hosts may come in a row by
-    chance, faults of the program may not. How it is tried again is the ladder's: ``RUNGS``.
+    chance, faults of the program may not. A class that waits is bounded by
+    ``retry.wait_deadline_hours`` instead. How it is tried again is the ladder's: ``RUNGS``.
     """
 
     kind: DecisionKind
@@ -44,7 +45,7 @@ TABLE: dict[FailureClass, Row] = {
     F.BUDGET: Row(K.GIVE_UP),
     F.CAPACITY: Row(K.RETRY, spends_attempt=False),
     F.COMMUNICATION_HANG: Row(K.RETRY, patience=3),
-    F.DIVERGED: Row(K.GIVE_UP),
+    F.DIVERGED: Row(K.RETRY, poison=True),
     F.EXPORT_FAILED: Row(K.GIVE_UP),
     F.HANG: Row(K.RETRY, patience=3),
     F.IDLE: Row(K.RETRY),
@@ -56,7 +57,7 @@ TABLE: dict[FailureClass, Row] = {
     F.OUT_OF_MEMORY_HOST: Row(K.GIVE_UP),
     F.QUOTA: Row(K.WAIT, spends_attempt=False),
     F.STORAGE_TRANSIENT: Row(K.RETRY, patience=3),
-    F.STRAGGLER: Row(K.RETRY, backoff=False),
+    F.STRAGGLER: Row(K.RETRY, patience=3, backoff=False),
     F.THROTTLING: Row(K.RETRY, spends_attempt=False),
     F.UNKNOWN: Row(K.RETRY, poison=True),
     F.USER_CODE: Row(K.RETRY, poison=True),
@@ -67,6 +68,11 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 RETURN_AFTER_SECONDS = 6 * 3600
 """An attempt elsewhere that ran so long gives way to the first choice, when it ends."""
+
+PAYS_SECONDS = 900.0
+"""An attempt that trained so long and committed a new checkpoint was worth its start: those before
+it no longer count against ``retry.max_attempts``. A 54-day run on 16,384 GPUs fails every three
+hours; what fails sooner than this, time after time, is worth a look by a person."""
 
 WITHOUT_ATTEMPT = frozenset(c for c, row in TABLE.items() if not row.spends_attempt)
 
@@ -89,11 +95,33 @@ def made_progress(launch: Launch) -> bool:
     return launch.committed_step is not None and launch.committed_step > launch.resume_step
 
 
-def streak_without_progress(launches: Sequence[Launch]) -> int:
-    """Launches at the end of the history, of those that cost an attempt, without a new commit.
+def paid_off(launch: Launch) -> bool:
+    """It made progress, and trained for ``PAYS_SECONDS``."""
+    ended = launch.outcome.ended_epoch if launch.outcome else None
+    if launch.training_epoch is None or ended is None:
+        return False
+    return made_progress(launch) and ended - launch.training_epoch >= PAYS_SECONDS
 
-    MAX_RUNTIME counts here although it spends no attempt: a job that commits nothing in its whole
-    run time would go on for ever.
+
+def attempts_that_count(launches: Sequence[Launch]) -> int:
+    """Attempts against ``retry.max_attempts``: from the last one that paid off, itself included."""
+    count = 0
+    for launch in reversed(launches):
+        failure = launch.failure
+        count += failure is None or failure.failure_class not in WITHOUT_ATTEMPT
+        if paid_off(launch):
+            break
+    return count
+
+
+def streak_without_progress(launches: Sequence[Launch], patience: int) -> int:
+    """Launches at the end of the history without a new commit that a class of this patience is
+    blamed for: those of classes as patient or less. An exception is not to blame for the hosts that
+    died before it; a host that dies once more is one of a row of failures, whatever they were.
+
+    Every endless sequence still ends: of the classes that come again and again, the most patient
+    one counts them all. MAX_RUNTIME counts although it spends no attempt: a job that commits
+    nothing in its whole run time would go on for ever.
     """
     count = 0
     for launch in reversed(launches):
@@ -102,7 +130,7 @@ def streak_without_progress(launches: Sequence[Launch]) -> int:
             continue
         if made_progress(launch):
             break
-        count += 1
+        count += failure is None or TABLE[failure.failure_class].patience <= patience
     return count
 
 
@@ -136,16 +164,18 @@ def decide(
         return _give_up(f"the job ran for {whole}", F.BUDGET)
     if row.poison and _poisoned(launches):
         return _give_up("the same cause twice running, and nothing committed in between")
-    spent = len(_that_cost(launches))
+    spent = attempts_that_count(launches)
     if spent >= spec.retry.max_attempts:
         return _give_up(f"{spent} attempts of {spec.retry.max_attempts} are spent")
-    streak = streak_without_progress(launches)
+    waits = not row.spends_attempt and row.kind is not K.CONTINUE
+    streak = streak_without_progress(launches, row.patience)
     limit = spec.retry.no_progress_limit * row.patience
-    if streak >= limit:
+    if streak >= limit and not waits:
         return _give_up(f"{streak} attempts in a row committed no new checkpoint (limit {limit})")
     if failure.failure_class is F.UNKNOWN and not made_progress(last):
         return _give_up("an unknown cause is retried only where the attempt had made progress")
-    waits = not row.spends_attempt and row.kind is not K.CONTINUE
+    if failure.failure_class is F.DIVERGED and not _got_on(launches):
+        return _give_up("it diverged before the first checkpoint: not for its hosts")
     left = spec.retry.wait_deadline_hours * 3600 - history.waited_seconds - backed_off(launches)
     if waits and left <= 0:
         return _give_up(f"waited {spec.retry.wait_deadline_hours:g} h for {failure.failure_class}")
@@ -169,6 +199,11 @@ def decide(
         spends_attempt=row.spends_attempt,
         rung=None if choice is None else choice.rung,
     )
+
+
+def _got_on(launches: Sequence[Launch]) -> bool:
+    """The run had committed something, in these launches or before a redrive."""
+    return launches[-1].resume_step > 0 or any(made_progress(x) for x in launches)
 
 
 def _may_be_raised(spec: RunSpec, failure: Failure, last: Launch) -> bool:
@@ -201,10 +236,16 @@ def backed_off(launches: Sequence[Launch]) -> float:
 
 def _poisoned(launches: Sequence[Launch]) -> bool:
     """Addresses, process ids and ranks differ between two deaths of the same cause; so may the last
-    step that was logged: the rank that logs is a victim when another one dies first."""
+    step that was logged: the rank that logs is a victim when another one dies first. What diverges
+    may be a spike on one host and not a number on the next."""
     two = _that_cost(launches)[-2:]
     causes = [
-        (x.failure.failure_class, _VARYING.sub("#", x.failure.cause)) for x in two if x.failure
+        (
+            x.failure.failure_class,
+            x.failure.failure_class is F.DIVERGED or _VARYING.sub("#", x.failure.cause),
+        )
+        for x in two
+        if x.failure
     ]
     return len(causes) == 2 and causes[0] == causes[1] and not made_progress(two[1])
 

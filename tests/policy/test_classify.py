@@ -176,7 +176,12 @@ def test_a_class_that_the_trainer_names_outranks_the_log() -> None:
     file = FILE.model_copy(update={"failure_class": "diverged"})
     found = classify(failed("AlgorithmError: x", CUDA, failure_file=file))
     assert (found.failure_class, found.rank, found.rule) == (F.DIVERGED, 3, "failure-file")
-    assert found.action is Action.DO_NOT_RETRY
+    assert found.action is Action.RETRY_REPLACE_NODE
+
+
+def test_what_only_a_log_calls_diverged_is_not_tried_again() -> None:
+    found = classify(failed("AlgorithmError: x", "RuntimeError: Loss is nan at iteration 9012"))
+    assert (found.failure_class, found.action) == (F.DIVERGED, Action.DO_NOT_RETRY)
 
 
 def test_a_class_that_does_not_exist_is_passed_over() -> None:
@@ -193,7 +198,6 @@ def test_any_class_a_trainer_may_name_has_an_action_that_fits_it(name: FailureCl
         F.BAD_CONFIG,
         F.BAD_DATA,
         F.BUDGET,
-        F.DIVERGED,
         F.EXPORT_FAILED,
         F.OUT_OF_MEMORY_GPU,
         F.OUT_OF_MEMORY_HOST,

@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass
+from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass, Rung
 from everstep.contracts.records import Launch, Outcome
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy.classify import ACTIONS
 from everstep.policy.cost import Spend, spend_of
-from everstep.policy.retry import TABLE, WITHOUT_ATTEMPT, History, backed_off, decide
+from everstep.policy.retry import (
+    PAYS_SECONDS,
+    TABLE,
+    WITHOUT_ATTEMPT,
+    History,
+    backed_off,
+    decide,
+)
 
 F, K = FailureClass, DecisionKind
 HOPELESS = [c for c, row in TABLE.items() if row.kind is K.GIVE_UP]
@@ -48,7 +55,9 @@ def launch_of(
     step: int | None = None,
     target: int = 0,
     decision: Decision | None = None,
+    trained: float | None = None,
 ) -> Launch:
+    ended = Outcome(status="Failed", secondary_status="Failed", ended_epoch=trained)
     return Launch(
         run_id="r",
         launch=number,
@@ -63,6 +72,8 @@ def launch_of(
         last_step=step,
         target=target,
         decision=decision,
+        training_epoch=None if trained is None else 0.0,
+        outcome=None if trained is None else ended,
     )
 
 
@@ -74,15 +85,23 @@ def run(
     failures: Iterable[Next],
     draw: Callable[[], float],
     cause: Callable[[int], str] = str,
+    trained: float | None = None,
 ) -> list[Launch]:
-    """The life of a run whose every launch fails as ``failures`` says (class, progress?)."""
+    """The life of a run whose every launch fails as ``failures`` says (class, progress?), after
+    training for so many seconds."""
     launches: list[Launch] = []
     step, target, waited, rung = 0, 0, 0.0, None
     for number, (name, progress) in enumerate(failures, start=1):
         committed = step + 10 if progress else step
         failure = failure_of(name, cause(number))
         last = launch_of(
-            number, failure, committed=committed, resume=step, step=committed + 3, target=target
+            number,
+            failure,
+            committed=committed,
+            resume=step,
+            step=committed + 3,
+            target=target,
+            trained=trained,
         ).model_copy(update={"rung": rung})
         decision = decide(
             spec, failure, History(launches=[*launches, last], waited_seconds=waited), draw
@@ -153,14 +172,125 @@ def test_without_progress_every_endless_sequence_of_failures_ends(
     st.integers(1, 12),
     st.integers(1, 4),
     draws,
+    st.sampled_from([None, 0.0, PAYS_SECONDS - 1]),
 )
-def test_attempts_never_exceed_the_cap_progress_or_not(
-    failures: list[Next], cap: int, targets: int, draw: float
+def test_attempts_that_train_briefly_never_exceed_the_cap_progress_or_not(
+    failures: list[Next], cap: int, targets: int, draw: float, trained: float | None
 ) -> None:
     spec = a_spec(targets, max_attempts=cap, no_progress_limit=20)
-    launches = run(spec, failures, lambda: draw)
-    spent = [x for x in launches if x.failure and x.failure.failure_class not in WITHOUT_ATTEMPT]
-    assert len(spent) <= cap
+    launches = run(spec, failures, lambda: draw, trained=trained)
+    assert len(costly(launches)) <= cap
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(classes, st.booleans()), min_size=1, max_size=60), st.integers(1, 12), draws
+)
+def test_attempts_in_a_row_that_did_not_pay_off_never_exceed_the_cap(
+    failures: list[Next], cap: int, draw: float
+) -> None:
+    spec = a_spec(max_attempts=cap, no_progress_limit=20)
+    launches = run(spec, failures, lambda: draw, trained=PAYS_SECONDS)
+    fruitless = 0
+    for launch in launches:
+        saved = launch.committed_step is not None and launch.committed_step > launch.resume_step
+        fruitless = 0 if saved else fruitless + len(costly([launch]))
+        assert fruitless <= cap
+
+
+def costly(launches: list[Launch]) -> list[Launch]:
+    return [x for x in launches if x.failure and x.failure.failure_class not in WITHOUT_ATTEMPT]
+
+
+@pytest.mark.parametrize("name", RETRIED)
+def test_attempts_that_paid_off_do_not_use_up_a_long_run(name: FailureClass) -> None:
+    """54 days at a failure every three hours; then nothing but starts, and it ends."""
+    good = itertools.repeat((name, True), 430)
+    launches = run(a_spec(), good, lambda: 0.5, trained=3 * 3600)
+    assert len(launches) == 430
+    assert launches[-1].decision
+    assert launches[-1].decision.kind is K.RETRY
+    after = run(a_spec(max_attempts=5, no_progress_limit=20), [(name, False)] * 9, lambda: 0.5)
+    assert len(after) == 5
+
+
+def test_one_attempt_is_one_attempt_however_long_it_trained() -> None:
+    launches = run(a_spec(max_attempts=1), [(F.HANG, True)] * 3, lambda: 0.5, trained=1e6)
+    assert len(launches) == 1
+
+
+# --- whose streak it is ------------------------------------------------------------------------
+
+
+def last_of(*failures: Next, limit: int = 2) -> Decision:
+    launches = run(a_spec(no_progress_limit=limit), failures, lambda: 0.5)
+    assert len(launches) == len(failures), "it gave up before"
+    assert launches[-1].decision is not None
+    return launches[-1].decision
+
+
+def test_an_exception_is_not_blamed_for_the_hosts_that_died_before_it() -> None:
+    host = (F.INFRASTRUCTURE, False)
+    assert last_of(host, (F.USER_CODE, False)).kind is K.RETRY
+    assert last_of(host, host, (F.USER_CODE, False)).kind is K.RETRY
+    assert last_of(host, (F.USER_CODE, False), (F.USER_CODE, False)).kind is K.GIVE_UP
+
+
+def test_a_host_that_dies_is_one_of_a_row_of_any_failures() -> None:
+    row = [(F.INFRASTRUCTURE, False), (F.USER_CODE, False)]
+    assert last_of(*row, (F.INFRASTRUCTURE, False)).kind is K.RETRY
+    row = [(F.USER_CODE, False), *[(F.INFRASTRUCTURE, False)] * 5]
+    assert last_of(*row).kind is K.GIVE_UP
+
+
+def test_no_room_after_early_deaths_is_waited_for() -> None:
+    deaths = [(F.INFRASTRUCTURE, False)] * 5
+    assert last_of(*deaths, *[(F.CAPACITY, False)] * 4).kind is K.RETRY
+    assert last_of(*deaths, (F.QUOTA, False)).kind is K.WAIT
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(classes.filter(lambda c: TABLE[c].kind is not K.GIVE_UP), max_size=60), draws)
+def test_without_progress_few_launches_cost_anything_in_any_mixture(
+    names: list[FailureClass], draw: float
+) -> None:
+    """At most what each level of patience allows by itself."""
+    spec = a_spec(max_attempts=1000)
+    launches = run(spec, [(name, False) for name in names], lambda: draw, cause=lambda n: "x" * n)
+    levels = {row.patience for row in TABLE.values()}
+    count = sum(x.failure.failure_class not in FREE for x in launches if x.failure)
+    assert count <= spec.retry.no_progress_limit * sum(levels)
+
+
+# --- diverged: once on other hosts ---------------------------------------------------------------
+
+
+def test_what_diverged_after_progress_gets_new_hosts_once() -> None:
+    first = last_of((F.DIVERGED, True), limit=20)
+    assert (first.kind, first.rung, first.spends_attempt) == (K.RETRY, Rung.NEW_HOSTS, True)
+    second = last_of((F.DIVERGED, True), (F.DIVERGED, False), limit=20)
+    assert second.kind is K.GIVE_UP
+    assert "the same cause twice" in second.reason
+
+
+def test_new_hosts_again_once_the_run_got_on() -> None:
+    assert last_of((F.DIVERGED, True), (F.DIVERGED, True)).kind is K.RETRY
+
+
+def test_what_diverges_from_the_beginning_gives_up_at_once() -> None:
+    assert last_of((F.DIVERGED, False)).kind is K.GIVE_UP
+    redriven = launch_of(9, failure_of(F.DIVERGED), committed=100, resume=100)
+    found = decide(a_spec(), failure_of(F.DIVERGED), History(launches=[redriven]), lambda: 0)
+    assert found.kind is K.RETRY, "it had got on before the redrive"
+
+
+def test_new_hosts_for_what_diverged_even_where_a_pool_is_warm() -> None:
+    spec = RunSpec.model_validate(
+        a_spec().model_dump() | {"compute": [{"instance_type": "a", "warm_pool_seconds": 600}]}
+    )
+    launches = run(spec, [(F.DIVERGED, True)], lambda: 0, trained=60)
+    assert launches[0].decision
+    assert launches[0].decision.rung is Rung.NEW_HOSTS
 
 
 @pytest.mark.parametrize("name", [F.USER_CODE, F.INCOMPLETE])
