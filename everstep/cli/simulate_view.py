@@ -147,6 +147,7 @@ def _inputs(scenario: Scenario, with_bare: bool) -> None:
     if with_bare:
         out.print(
             "spec: RunSpec's defaults, but warm_pool_seconds 1800 (as in examples/) and "
-            "retry.max_attempts 1000. Row 'bare spec' has neither: its 20 attempts are soon spent.",
+            "retry.max_attempts 1000. Row 'bare spec' has neither: 20 "
+            "attempts, refilled by each that pays off.",
             markup=False,
         )

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    model_validator,
 )
 
 from everstep.contracts.models import ModelConfig
@@ -180,21 +182,37 @@ class Checkpoint(Section):
     """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system."""
     every_steps: int | None = Field(default=None, ge=1)
     every_minutes: float | None = Field(default=None, gt=0)
-    """Used where ``every_steps`` is not given; 60 where neither is."""
-    auto_interval: bool = False
-    """Instead of both: Young's and Daly's optimum, from what a checkpoint is measured to cost and
-    how often the nodes fail."""
+    """Used where ``every_steps`` is not given. Neither: Young's and Daly's optimum, from what a
+    checkpoint is measured to cost and how often the nodes fail; at most 60."""
     failures_per_node_day: float | None = Field(default=None, gt=0)
-    """For ``auto_interval``. Null: 0.0065, Meta's RSC-1 (see ``policy.checkpoint_interval``)."""
+    """For the measured interval. Null: 0.0065, Meta's RSC-1: ``policy.checkpoint_interval``."""
     keep_last: int = Field(default=3, ge=2)
     keep_every: int | None = Field(default=None, ge=1)
     """Steps: the first checkpoint at or after each multiple of this is kept for ever."""
 
+    @property
+    def measured(self) -> bool:
+        """No interval is given."""
+        return self.every_steps is None and self.every_minutes is None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_former_release(cls, raw: Any) -> Any:
+        """``auto_interval`` asked for what is now the default."""
+        if isinstance(raw, Mapping):
+            return {k: v for k, v in raw.items() if k != "auto_interval"}
+        return raw
+
 
 class Retry(Section):
     max_attempts: int = Field(default=20, ge=1, le=1000)
+    """Attempts, the first included. One that committed a new checkpoint and trained for 15 minutes
+    counts as the first again. 1: never another attempt. What a run may cost in all is ``budget``'s.
+    """
     no_progress_limit: int = Field(default=2, ge=1, le=20)
-    """Give up after this many attempts in a row that committed no new checkpoint."""
+    """Give up after this many attempts in a row that committed no new checkpoint: three times as
+    many after faults of hosts, which may come in a row by chance, five times after interruptions.
+    Failures of a more patient kind do not count."""
     backoff_seconds: float = Field(default=30, ge=0)
     backoff_cap_seconds: float = Field(default=1800, ge=0)
     wait_deadline_hours: float = Field(default=168, gt=0)

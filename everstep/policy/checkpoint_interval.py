@@ -13,7 +13,9 @@ FAILURES_PER_NODE_DAY = 6.5e-3
 "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", 2024). Llama 3's 54
 days on 2,048 nodes had 3.8 (419 unexpected interruptions)."""
 DAY = 86_400.0
-LONGEST_SECONDS = 3 * 3600.0
+SHORTEST_SECONDS = 60.0
+"""However cheap a save: half a minute done again is nothing beside a restart."""
+LONGEST_SECONDS = 3600.0
 """However reliable the hosts: a person's stop or a bad step should not cost more."""
 
 
@@ -35,7 +37,8 @@ def interval(cost_seconds: float, durable_seconds: float, mtbf_seconds: float) -
     """Seconds between the beginnings of two checkpoints.
 
     ``cost_seconds``: training time that one costs; ``durable_seconds``: how long it is in flight,
-    which bounds the answer from below, since one at most is.
+    which bounds the answer from below, since one at most is. Otherwise between
+    ``SHORTEST_SECONDS`` and ``LONGEST_SECONDS``.
     """
     best = optimum(cost_seconds, mtbf_seconds) + cost_seconds
-    return max(durable_seconds, min(best, LONGEST_SECONDS))
+    return max(durable_seconds, SHORTEST_SECONDS, min(best, LONGEST_SECONDS))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from everstep.contracts.failures import DecisionKind, Rung
+from everstep.policy.retry import PAYS_SECONDS
 from everstep.simulate.draws import Strike
 from everstep.simulate.production import Past, Production, Question, Tail
 from everstep.simulate.run import SAME_HOSTS, Run
@@ -92,7 +93,9 @@ class Everstep(Run):
         self.spend("restart", self.inputs["end_of_job"].at(why.notice))
         self.spend("restart", self.inputs["decide"].at(why.decide))
         long = self._target != 0 and self.held - self.job_began >= 6 * 3600
-        rung = self._decided(Past(question, self.progressed, self._target, self._rung, long), why)
+        paid = self.progressed and self.held - self.job_began >= PAYS_SECONDS
+        past = Past(question, self.progressed, self._target, self._rung, long, paid)
+        rung = self._decided(past, why)
         if rung not in SAME_HOSTS:
             rung = self._find_room(rung, why)
         self._rung = rung
@@ -125,7 +128,7 @@ class Everstep(Run):
             turn += 1
             tried = self._target
             self.spend("waiting", self.inputs["capacity_try"].at((why.gap + turn * GOLDEN) % 1.0))
-            rung = self._decided(Past(NO_ROOM, False, tried, rung, False), why, turn)
+            rung = self._decided(Past(NO_ROOM, False, tried, rung, False, False), why, turn)
             if self._target != tried:
                 break
         return rung

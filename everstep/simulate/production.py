@@ -18,7 +18,14 @@ from everstep.contracts.run_spec import RunSpec
 from everstep.policy.classify import classify
 from everstep.policy.evidence import Evidence, LogLine
 from everstep.policy.ladder import RUNGS
-from everstep.policy.retry import RETURN_AFTER_SECONDS, TABLE, WITHOUT_ATTEMPT, History, decide
+from everstep.policy.retry import (
+    PAYS_SECONDS,
+    RETURN_AFTER_SECONDS,
+    TABLE,
+    WITHOUT_ATTEMPT,
+    History,
+    decide,
+)
 from everstep.policy.watchdog import STEPS_KEPT, Seen, judge, step_budget, straggles
 from everstep.simulate.inputs import load_faults
 
@@ -47,6 +54,8 @@ class Past(NamedTuple):
     rung: Rung | None
     long: bool
     """It trained for so long that the first choice is worth trying again."""
+    paid: bool
+    """It progressed, and trained for so long that earlier attempts no longer count."""
 
 
 class Tail:
@@ -58,13 +67,18 @@ class Tail:
         self.waited = 0.0
 
     def append(self, past: Past, costs: "Production") -> None:
-        """Cut before the newest launch but the last that both progressed and cost an attempt."""
+        """Cut before the newest launch but the last that both progressed and cost an attempt. Of
+        what is cut away, only attempts since the last that paid off are counted."""
         if past.progressed:
             past = past._replace(rung=None)  # only rungs that brought no progress are counted
         self.seen.append(past._replace(question=costs.alike(past.question)))
         for i in range(len(self.seen) - 2, -1, -1):
             if self.seen[i].progressed and costs.spends(self.seen[i].question):
-                self.spent_before += sum(costs.spends(x.question) for x in self.seen[:i])
+                for x in self.seen[:i]:
+                    spends = int(costs.spends(x.question))
+                    self.spent_before = spends if x.paid else self.spent_before + spends
+                if self.seen[i].paid:
+                    self.spent_before = 0
                 del self.seen[:i]
                 self.seen[0] = self.seen[0]._replace(target=0, long=False)  # only the last one's
                 break
@@ -234,7 +248,8 @@ class Production:
         return known
 
     def _launch(self, past: Past) -> Launch:
-        ended = 2.0 * RETURN_AFTER_SECONDS if past.long else 0.0
+        ended = PAYS_SECONDS if past.paid else 0.0
+        ended = 2.0 * RETURN_AFTER_SECONDS if past.long else ended
         outcome = self.outcome(past.question).model_copy(update={"ended_epoch": ended})
         return Launch(
             run_id="simulated",

@@ -84,22 +84,23 @@ class Scenario:
 
 
 def interval_of(spec: RunSpec, inputs: Inputs) -> float:
-    """Training between two saves as the trainer makes them: every so many steps, else by the
-    policy's own arithmetic, else every so many minutes, else an hour."""
+    """Training between two saves as the trainer makes them: every so many steps, else every so
+    many minutes, else by the policy's own arithmetic."""
     checkpoint = spec.checkpoint
-    if checkpoint.auto_interval:
+    if checkpoint.every_steps is not None:
+        return checkpoint.every_steps * inputs["step"].mean
+    if checkpoint.every_minutes is None:
         rate = checkpoint.failures_per_node_day or FAILURES_PER_NODE_DAY
         mtbf = mean_time_between_failures(spec.compute[0].nodes, rate)
         stall = inputs["stall"].mean
         return interval(stall, inputs["durable"].mean, mtbf) - stall
-    if checkpoint.every_steps is not None:
-        return checkpoint.every_steps * inputs["step"].mean
-    return 60 * (checkpoint.every_minutes or 60)
+    return 60 * checkpoint.every_minutes
 
 
-def with_auto_interval(scenario: "Scenario") -> "Scenario":
-    """The same run under ``checkpoint.auto_interval``."""
-    auto = scenario.spec.checkpoint.model_copy(update={"auto_interval": True})
+def with_measured_interval(scenario: "Scenario") -> "Scenario":
+    """The same run without an interval given."""
+    no_interval = {"every_steps": None, "every_minutes": None}
+    auto = scenario.spec.checkpoint.model_copy(update=no_interval)
     spec = scenario.spec.model_copy(update={"checkpoint": auto})
     return replace(scenario, interval=interval_of(spec, scenario.inputs))
 

@@ -12,7 +12,7 @@ from everstep.simulate.draws import Strike, strikes
 from everstep.simulate.policies import ByHand, Everstep, Make, Oracle, RetryStrategy
 from everstep.simulate.production import Production
 from everstep.simulate.run import PARTS, Tally
-from everstep.simulate.scenario import Scenario, Spares, with_auto_interval
+from everstep.simulate.scenario import Scenario, Spares, with_measured_interval
 
 THREE_HOURS = 3 * 3600.0
 FEW = 40
@@ -92,7 +92,7 @@ def study(scenario: Scenario, plain: Scenario | None = None) -> Study:
         return [make(one, fate, asked).simulate() for fate in fates[:most]]
 
     interval = _interval(scenario, tallies)
-    best = with_auto_interval(scenario)
+    best = with_measured_interval(scenario)
     rows = [
         _row(name, one, tallies(one, make), make is not Oracle)
         for name, one, make in _policies(scenario, best, plain)
@@ -223,7 +223,7 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
         return given.but(**dict.fromkeys(names, 0.5))
 
     changes = [
-        ("checkpoint.auto_interval", best),
+        ("measured save interval", best),
         ("halve the restart time", half(*RESTART)),
         ("halve hosts' provisioning alone", half("provision_new_hosts")),
         ("halve loading and first step", half("load", "first_step")),
@@ -238,7 +238,7 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
         changes.append(("warm spares", replace(given, spares=Spares.WARM)))
         changes.append(("hot spares", replace(given, spares=Spares.HOT)))
         both = replace(best, spares=Spares.HOT)
-        changes.append(("hot spares and auto_interval", both))
+        changes.append(("hot spares and measured saves", both))
     base = [x.parts["useful"] / given.horizon for x in tallies(given, Everstep, FEW)]
     for name, changed in changes:
         if changed.inputs["share_hang"] != given.inputs["share_hang"]:

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from everstep.contracts.failures import Action, DecisionKind
 from everstep.contracts.progress import format_line
 from everstep.contracts.records import RunStatus, job_name, parse_job_name
-from everstep.policy.retry import WITHOUT_ATTEMPT
+from everstep.policy.retry import WITHOUT_ATTEMPT, paid_off
 from lambdas.aws import services as services_module
 from lambdas.on_execution_event.handler import handler as on_execution_event
 from lambdas.on_job_event.handler import handler as on_job_event
@@ -202,8 +202,11 @@ class AnySequence(RuleBasedStateMachine):
             hopeless = former.failure is not None and former.failure.action is Action.DO_NOT_RETRY
             if gave_up or hopeless:
                 assert self.redrives
+        paid = [i for i, x in enumerate(launches) if paid_off(x)]
         costly = [
-            x for x in launches if x.failure and x.failure.failure_class not in WITHOUT_ATTEMPT
+            x
+            for x in launches[paid[-1] if paid else 0 :]
+            if x.failure and x.failure.failure_class not in WITHOUT_ATTEMPT
         ]
         assert len(costly) <= MOST_ATTEMPTS * (self.redrives + 1)
 

@@ -7,6 +7,7 @@ import pytest
 from everstep.policy.checkpoint_interval import (
     DAY,
     LONGEST_SECONDS,
+    SHORTEST_SECONDS,
     interval,
     mean_time_between_failures,
     optimum,
@@ -41,5 +42,6 @@ def test_no_other_interval_is_expected_to_take_less_time(cost: float, mtbf: floa
 
 def test_the_interval_has_bounds() -> None:
     assert interval(0.0, 90.0, 1e6) == 90.0, "not before the former one is durable"
-    assert interval(60.0, 90.0, 1e9) == LONGEST_SECONDS
+    assert interval(60.0, 90.0, 1e9) == LONGEST_SECONDS == 3600
+    assert interval(0.001, 0.5, 5000.0) == SHORTEST_SECONDS == 60
     assert interval(10.0, 20.0, 10_000.0) == pytest.approx(optimum(10.0, 10_000.0) + 10.0)

@@ -9,7 +9,7 @@ from everstep.policy.checkpoint_interval import interval, optimum
 from everstep.simulate.draws import strikes
 from everstep.simulate.inputs import Rates, load_rates
 from everstep.simulate.policies import Everstep, Oracle
-from everstep.simulate.scenario import Scenario, Spares, scenario, with_auto_interval
+from everstep.simulate.scenario import Scenario, Spares, scenario, with_measured_interval
 from everstep.simulate.study import _spares_needed
 from tests.simulate.scenes import PROVISIONS, bare, goodput, runs
 
@@ -31,12 +31,12 @@ def test_llama3s_table_comes_back() -> None:
 def as_llama3_ran(restart: float) -> Scenario:
     """Their table's own causes, hangs and corruption among them, and nothing twice; their own
     cluster, so no job to tear down or to ask for; people on call; saves by
-    ``auto_interval``."""
+    measured cost."""
     scene = scenario(NODES, DAYS).setting(
         share_hang=0, share_slow=0, share_nan=0, share_no_capacity=0, end_of_job=0, decide=0,
         notice_exit=0, load=restart, first_step=0, person=1800, **dict.fromkeys(PROVISIONS, 0.0),
     )  # fmt: skip
-    return with_auto_interval(scene)
+    return with_measured_interval(scene)
 
 
 def test_llama3_had_more_than_ninety_percent() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from everstep.policy.checkpoint_interval import interval
 from everstep.simulate.run import PARTS
-from everstep.simulate.scenario import default_spec, interval_of, scenario, with_auto_interval
+from everstep.simulate.scenario import default_spec, interval_of, scenario, with_measured_interval
 from everstep.simulate.study import Study, expected, study
 
 SCENE = replace(scenario(1024, 20, seeds=5), interval=1200.0)
@@ -39,15 +39,15 @@ def test_levers_point_the_right_way(found: Study) -> None:
     assert [x.gain for x in found.levers] == sorted(gains.values(), reverse=True)
 
 
-def test_the_auto_interval_is_the_policys() -> None:
+def test_the_measured_interval_is_the_policys() -> None:
     mtbf = 86_400 / (1024 * 6.5e-3)
-    assert with_auto_interval(SCENE).interval == interval(6.3, 148.8, mtbf) - 6.3
+    assert with_measured_interval(SCENE).interval == interval(6.3, 148.8, mtbf) - 6.3
 
 
 def test_saves_are_as_the_spec_says() -> None:
     spec = default_spec(4)
     inputs = SCENE.inputs
-    assert interval_of(spec, inputs) == 3600
+    assert interval_of(spec, inputs) == 3600 - 6.3, "four nodes fail so seldom"
     by_steps = spec.checkpoint.model_copy(update={"every_steps": 50, "every_minutes": 5.0})
     assert interval_of(spec.model_copy(update={"checkpoint": by_steps}), inputs) == 500
     by_minutes = spec.checkpoint.model_copy(update={"every_minutes": 5.0})

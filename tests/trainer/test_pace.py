@@ -39,13 +39,12 @@ def test_minutes_are_counted_from_the_last_save(clock: list[float]) -> None:
 
 def test_steps_are_not_counted_here() -> None:
     assert Pace(Checkpoint(every_steps=5), WORKER, Reporter(1)).seconds is None
-    assert Pace(Checkpoint(), WORKER, Reporter(1)).seconds == 3600
 
 
 def test_the_interval_follows_the_measured_cost(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Checkpoint(auto_interval=True, failures_per_node_day=0.1)
+    settings = Checkpoint(failures_per_node_day=0.1)
     pace = Pace(settings, WORKER, Reporter(0))
     assert pace.seconds == module.FIRST_SECONDS
     for _ in range(5):
@@ -64,19 +63,18 @@ def test_the_interval_follows_the_measured_cost(
     assert "8 nodes fail every 30 h (0.1 failures a node and day" in log
 
 
-def test_auto_in_training(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_in_training(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
     """One save is measured; on a host that fails once in five months no other is due soon."""
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
-    auto = {"checkpoint__every_steps": "null", "checkpoint__auto_interval": "true"}
-    lines = alone(**auto, stop__steps=30)
+    lines = alone(checkpoint__every_steps="null", stop__steps=30)
     assert [line["step"] for line in of_kind(lines, "committed")] == [1, 30]
 
 
 @pytest.mark.parametrize(
     ("section", "path"),
     [
-        ({"auto_interval": True, "every_steps": 5}, "checkpoint.auto_interval"),
-        ({"failures_per_node_day": 0.1}, "checkpoint.failures_per_node_day"),
+        ({"failures_per_node_day": 0.1, "every_steps": 5}, "checkpoint.failures_per_node_day"),
+        ({"failures_per_node_day": 0.1, "every_minutes": 5}, "checkpoint.failures_per_node_day"),
     ],
 )
 def test_what_does_not_go_together_is_refused(section: dict[str, object], path: str) -> None:
@@ -91,3 +89,10 @@ def test_what_does_not_go_together_is_refused(section: dict[str, object], path: 
     flat = {f"checkpoint.{key}": str(value).lower() for key, value in section.items()}
     with pytest.raises(ConfigError, match=path):
         TrainerConfig.from_flat({"model.preset": "tiny", "stop.steps": "10"} | flat)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_spec_of_a_former_release_is_accepted(asked: bool) -> None:
+    found = Checkpoint.model_validate({"auto_interval": asked, "every_minutes": None})
+    assert found.measured
+    assert not Checkpoint.model_validate({"auto_interval": asked, "every_steps": 5}).measured

@@ -8,9 +8,8 @@ from everstep.policy import checkpoint_interval as policy
 from trainer.host import Worker
 from trainer.report import Reporter
 
-DEFAULT_MINUTES = 60.0
 FIRST_SECONDS = 300.0
-"""Of ``auto``: until a first save has been measured."""
+"""Where the interval is measured: until a first save has been."""
 WINDOW = 50
 """Steps whose median is the time of a step with no save in flight."""
 
@@ -19,14 +18,14 @@ class Pace:
     """``due`` is asked on rank 0 alone, between two steps. Seconds throughout."""
 
     def __init__(self, checkpoint: Checkpoint, worker: Worker, report: Reporter) -> None:
-        self._auto = checkpoint.auto_interval
+        self._measured = checkpoint.measured
         self._report = report
         self.seconds: float | None = None
         """Between two checkpoints; None where steps are counted."""
-        if self._auto:
+        if self._measured:
             self.seconds = FIRST_SECONDS
-        elif checkpoint.every_steps is None:
-            self.seconds = 60 * (checkpoint.every_minutes or DEFAULT_MINUTES)
+        elif checkpoint.every_steps is None and checkpoint.every_minutes is not None:
+            self.seconds = 60 * checkpoint.every_minutes
         self._rate = checkpoint.failures_per_node_day or policy.FAILURES_PER_NODE_DAY
         self._nodes = worker.world_size // worker.local_world_size
         self._began = time.monotonic()
@@ -35,7 +34,7 @@ class Pace:
         self._stall, self._in_flight = 0.0, False
 
     def due(self) -> bool:
-        if self.seconds is None or (self._auto and self._in_flight):
+        if self.seconds is None or (self._measured and self._in_flight):
             return False  # what is in flight is measured before the next one begins
         return time.monotonic() - self._began > self.seconds
 
@@ -47,7 +46,7 @@ class Pace:
     def stepped(self, seconds: float, in_flight: bool, durable_seconds: float) -> None:
         """A step is done; ``durable_seconds``: how long the last save took, once it is durable."""
         self._in_flight = in_flight
-        if not self._auto:
+        if not self._measured:
             return
         if in_flight:
             self._beside.append(seconds)
