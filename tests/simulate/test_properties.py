@@ -109,8 +109,9 @@ def test_more_failures_less_goodput(scene: Scenario, factor: float) -> None:
     for make in (ByHand, Everstep, Oracle):
         few = fmean(x.parts["useful"] for x in runs(scene, 5, make))
         many = fmean(x.parts["useful"] for x in runs(more, 5, make))
-        # A run of one host may meet next to nothing in a month: then nothing is left to lose.
-        assert many <= few + 0.003 * scene.horizon
+        # A run of one host may meet next to nothing in a month, and jobs of an hour with a save
+        # every 50 minutes have next to nothing to lose: what is left is chance.
+        assert many <= few + 0.006 * scene.horizon
 
 
 @pytest.mark.parametrize("name", ["load", "provision_new_hosts", "stall", "person", "durable"])
