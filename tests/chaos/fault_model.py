@@ -115,7 +115,7 @@ FAULT_MODEL: tuple[Row, ...] = (
                 "arrives",
                 classes=(F.DIVERGED,),
                 launches=2,
-                attempts=1,
+                attempts=2,
                 environment=sabotage("nan"),
                 says="step 17: loss nan",
             ),
