@@ -30,6 +30,7 @@ def two_epochs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(1)
     tokens = (np.arange(count) + random.integers(0, 3, count)) % VOCAB
     write_dataset(folder, tokens.tolist(), VOCAB, shard_tokens=1000)
+    write_dataset(folder / "held", tokens[:400].tolist(), VOCAB, shard_tokens=1000)
     return folder
 
 
@@ -100,6 +101,20 @@ def test_killed_and_resumed_is_the_same_run(
     assert of_kind(resumed.lines, "resume")[0]["step"] == newest
     _assert_same(unbroken(1), before, resumed, tmp_path / "checkpoints")
     assert not _uncommitted(tmp_path / "checkpoints"), "leftovers of the killed launch"
+
+
+def test_killed_in_validation(
+    start: Start, tmp_path: Path, unbroken: Callable[[int], Unbroken]
+) -> None:
+    """The unbroken run has none: validation changes nothing, cut short or not."""
+    held = {"data__validation": "held", "train__validation_every_steps": 5}
+    before = _kill(start, Hold("trainer.validation:Validation._micro_batch", 2), **held)
+    assert max(_committed(tmp_path / "checkpoints")) == 3
+    resumed = start(2, **held)
+    assert resumed.wait() == [0], resumed.text
+    said = of_kind(resumed.lines, "validation")
+    assert [line["step"] for line in said] == [5, 10, STEPS]
+    _assert_same(unbroken(1), before, resumed, tmp_path / "checkpoints")
 
 
 WRITING = Hold("trainer.checkpoint.saver:save_tensors", 2)
