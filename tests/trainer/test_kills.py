@@ -168,7 +168,7 @@ def test_killed_while_uploading(
 
 
 def _shift_data(news: Any) -> None:
-    import trainer.train as module
+    import trainer.assembly as module
 
     honest = module.load
 
