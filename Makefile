@@ -20,7 +20,8 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python requirements.txt requirements-trainer.txt requirements-emulator.txt requirements.lock pyproject.toml
-	@echo "installing from PyPI: the CDK, moto (the emulator's base), torch, Node.js; about 2 GB unpacked, some minutes"
+	@echo "installing from PyPI: the CDK, moto (the emulator's base), torch, Node.js; some minutes"
+	@echo "about 6 GB unpacked on Linux, where PyPI's torch brings CUDA; 2 GB with PyTorch's CPU index: PIP_EXTRA_INDEX_URL, see requirements-trainer.txt"
 	@$(PIP) setuptools -r requirements.txt -r requirements-trainer.txt -r requirements-emulator.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from emulator.processes import alive
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
+OWN_HOSTS = ("localhost", "127.0.0.1")
 
 
 class Endpoint(NamedTuple):
@@ -35,8 +37,19 @@ class Endpoint(NamedTuple):
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
-            "NO_PROXY": "localhost,127.0.0.1",
+            **around_proxy(os.environ),
         }
+
+
+def around_proxy(environ: Mapping[str, str]) -> dict[str, str]:
+    """This machine's own addresses beside those that already go around the user's proxy.
+
+    In both spellings: the lower-case one wins where a program reads both.
+    """
+    known = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    hosts = [host.strip() for host in known.split(",") if host.strip()]
+    value = ",".join([*hosts, *(host for host in OWN_HOSTS if host not in hosts)])
+    return {"NO_PROXY": value, "no_proxy": value}
 
 
 def start(

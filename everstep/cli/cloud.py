@@ -34,7 +34,10 @@ def default_env() -> str:
 
 
 class Cloud:
-    """One environment: AWS, or the emulator. ``session`` carries region and credentials."""
+    """One environment: AWS, or the emulator. ``session`` carries region and credentials.
+
+    ``endpoint`` is an emulator of this machine: no proxy of the environment is asked for it.
+    """
 
     def __init__(self, env: str, session: boto3.Session | None = None, endpoint: str | None = None):
         self.env, self._endpoint = env, endpoint
@@ -44,6 +47,8 @@ class Cloud:
             s3={"addressing_style": "path"}
             if endpoint or os.environ.get("AWS_ENDPOINT_URL")
             else None,
+            # botocore looks into the environment only where this is None
+            proxies={} if endpoint else None,
         )
         self.client = cache(self._client)
 

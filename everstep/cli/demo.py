@@ -14,6 +14,7 @@ from everstep.cli.deploy import ROOT, remove
 from everstep.cli.errors import fail
 from everstep.cli.local import MINUTE, begin, emulator, populate
 from everstep.cli.output import emit, say, show_end
+from everstep.cli.spec_file import read_json
 from everstep.cli.view import RunView
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
@@ -27,7 +28,7 @@ VICTIM = "algo-2"
 
 def run_demo(spec_file: Path, as_json: bool) -> int:
     """The exit code: 0 only if the host died, the run resumed from a checkpoint, and arrived."""
-    raw = json.loads(spec_file.read_text())
+    raw = read_json(spec_file)
     spec, problems = check_spec(raw)
     if spec is None:
         fail(describe(problems, str(spec_file)), "give a spec that `everstep run` would take")

@@ -1,16 +1,15 @@
 """``everstep simulate``: months of a run in seconds, decided by the production policy."""
 
-import json
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from everstep.cli.errors import fail
 from everstep.cli.output import emit, say
+from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec
 from everstep.contracts.instances import INSTANCE_TYPES, similar_types
 from everstep.contracts.problems import describe
@@ -114,8 +113,7 @@ def _spec(path: Path | None, gpus: int | None, instance_type: str, spot: bool) -
         return default_spec(
             _nodes(1024 if gpus is None else gpus, instance_type), instance_type, spot=spot
         )
-    raw = _read(path)
-    given, problems = check_spec(raw)
+    given, problems = check_spec(read_json(path))
     if given is None:
         fail(describe(problems, f"run spec {path}"), "mend these and run the command again")
     if gpus is None:
@@ -151,12 +149,3 @@ def _settings(given: list[str], known: set[str]) -> dict[str, float]:
             fail(f"--set {text}: a share is at most 1", f"for example --set {name}=0.1")
         found[name] = number
     return found
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(sys.stdin.read() if str(path) == "-" else path.read_text("utf-8"))
-    except OSError as error:
-        fail(f"cannot read {path}: {error.strerror}", "give the path of a RunSpec")
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        fail(f"{path} is not JSON: {error}", "check it with `python -m json.tool`")

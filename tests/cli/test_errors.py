@@ -4,10 +4,20 @@ import json
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
+from typer.testing import CliRunner
 
+from emulator.service import around_proxy
+from everstep.cli.errors import CliError
+from everstep.cli.local import local_cloud
+from everstep.cli.main import app
+
+RUN = CliRunner()
 ROOT = Path(__file__).parents[2]
 NOWHERE = {
     "AWS_ENDPOINT_URL": "http://localhost:9",
@@ -54,6 +64,26 @@ def test_what_is_not_a_spec_is_refused(text: str, said: str) -> None:
     check_refused(everstep("run", "-", text=text), 2, said)
 
 
+BROKEN = {
+    "UTF-16": ('{"model": "tiny"}'.encode("utf-16"), "is not UTF-8 text"),
+    "many digits": (b'{"stop": {"steps": ' + b"9" * 5000 + b"}}", "is not JSON"),
+    "deep": (b"[" * 100_000, "nested too deeply"),
+    "empty": (b"", "is not JSON"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_file_is_refused_by_every_command_that_takes_one(
+    broken: str, tmp_path: Path
+) -> None:
+    raw, said = BROKEN[broken]
+    spec = tmp_path / "spec.json"
+    spec.write_bytes(raw)
+    for command in (["run"], ["plan"], ["simulate", "--spec"], ["local", "demo", "--spec"]):
+        with pytest.raises(CliError, match=said):
+            RUN.invoke(app, [*command, str(spec)], catch_exceptions=False)
+
+
 def test_a_missing_file_is_named() -> None:
     check_refused(everstep("run", "no/such.json"), 2, "no/such.json", "No such file")
 
@@ -90,3 +120,36 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = everstep("local", "up", "--empty", "--state", str(tmp_path / "file" / "state"))
     check_refused(done, 1, "Not a directory")
+
+
+def test_the_emulator_is_reached_around_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cloud = local_cloud(f"http://localhost:{server.server_port}", keys)
+        with pytest.raises(ClientError):
+            cloud.client("s3").get_object(Bucket="b", Key="k")
+        server.shutdown()
+    assert asked == ["/b/k"]
+
+
+def test_a_users_own_no_proxy_is_kept() -> None:
+    found = around_proxy({"NO_PROXY": "corp.example, 10.0.0.0/8"})
+    assert found["NO_PROXY"] == "corp.example,10.0.0.0/8,localhost,127.0.0.1"
+    assert around_proxy(found) == found
