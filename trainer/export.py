@@ -105,11 +105,12 @@ class Export:
         shape = ModelConfig.model_validate(loop.identity["model"])
         if lora := loop.identity.get("lora"):
             self._merged = Merged(base, shape, lora, self._saved)
+        tokenizer = self._tokenizer(dataset)
         self._clear()
         weights = self._weights()
         self._write_shards(weights, DTYPES[dtype], shard_bytes)
         length = int(loop.identity["sequence_length"])
-        end = self._copy_tokenizer(dataset, length)
+        end = None if tokenizer is None else self._write_tokenizer(tokenizer, length)
         kind = str(DTYPES[dtype]).removeprefix("torch.")
         self._write_json("config.json", llama_config(shape, length, kind, end))
         done = ExportManifest(
@@ -172,15 +173,24 @@ class Export:
             load({name: whole}, storage_reader=reader, no_dist=True)
         return whole
 
-    def _copy_tokenizer(self, dataset: str | None, length: int) -> int | None:
-        """Where the dataset has one: itself, and a word on how to load it. Its end token's id."""
+    def _tokenizer(self, dataset: str | None) -> bytes | None:
+        """The dataset's own, if it has one: not every dataset does, and that is said."""
         if dataset is None:
             return None
         store = open_store(dataset)
+        folder = store.local("")
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(
+                f"--dataset {dataset}: there is no such folder", "the folder that holds index.json"
+            )
         # Listed first: a job role is told 403, not 404, of an object that is not there.
-        raw = store.read(TOKENIZER) if TOKENIZER in store.listing() else None
-        if raw is None:
-            return None
+        if TOKENIZER in store.listing():
+            return store.read(TOKENIZER)
+        print(f"export: no {TOKENIZER} in {dataset}: none is written", file=sys.stderr)
+        return None
+
+    def _write_tokenizer(self, raw: bytes, length: int) -> int | None:
+        """Itself, and a word on how to load it. Its end token's id."""
         self._write(TOKENIZER, raw)
         added = json.loads(raw).get("added_tokens", [])
         end = next((token["id"] for token in added if token["content"] == END), None)

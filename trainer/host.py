@@ -8,13 +8,25 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from trainer.errors import ConfigError
 
 DEFAULT_PORT = 29400
+Number = TypeVar("Number", int, float)
+
+
+def number_of(environ: Mapping[str, str], name: str, default: Number) -> Number:
+    """A variable of the type of its default. Raises ``ConfigError``."""
+    text = environ.get(name)
+    if not text:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text!r} is no number", f"for example {default}") from error
 
 
 class MlRoot(BaseModel):
@@ -65,7 +77,12 @@ class Cluster(BaseModel):
     def parse(cls, environ: Mapping[str, str], ml: MlRoot) -> Self:
         """resourceconfig.json, else ``SM_*``, else this host alone."""
         resource = ml.config("resourceconfig")
-        hosts = resource.get("hosts") or json.loads(environ.get("SM_HOSTS") or "[]")
+        try:
+            hosts = resource.get("hosts") or json.loads(environ.get("SM_HOSTS") or "[]")
+        except ValueError as error:
+            raise ConfigError(
+                f"SM_HOSTS={environ['SM_HOSTS']!r} is not JSON", 'for example ["algo-1"]'
+            ) from error
         hosts = list(hosts) or ["localhost"]
         current = resource.get("current_host") or environ.get("SM_CURRENT_HOST") or hosts[0]
         if current not in hosts:
@@ -73,8 +90,10 @@ class Cluster(BaseModel):
                 f"current_host {current!r} is not among hosts {hosts}",
                 "resourceconfig.json (or SM_HOSTS and SM_CURRENT_HOST) must agree",
             )
-        own = environ.get("EVERSTEP_RANKS_PER_NODE") or environ.get("SM_NUM_GPUS")
-        gpus = int(own) if own is not None else len(list(Path("/dev").glob("nvidia[0-9]*")))
+        devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
+        gpus = number_of(
+            environ, "EVERSTEP_RANKS_PER_NODE", number_of(environ, "SM_NUM_GPUS", devices)
+        )
         return cls(
             hosts=hosts,
             current=current,
@@ -83,7 +102,7 @@ class Cluster(BaseModel):
             ranks_per_node=max(1, gpus),
             master_addr=environ.get("EVERSTEP_MASTER_ADDR")
             or ("127.0.0.1" if len(hosts) == 1 else hosts[0]),
-            master_port=int(environ.get("EVERSTEP_RDZV_PORT") or DEFAULT_PORT),
+            master_port=number_of(environ, "EVERSTEP_RDZV_PORT", DEFAULT_PORT),
         )
 
     @property
@@ -145,28 +164,24 @@ class Worker(BaseModel):
 
     @classmethod
     def parse(cls, environ: Mapping[str, str]) -> Self:
-        def number(name: str, default: int) -> int:
-            return int(environ.get(name) or default)
-
-        pid = environ.get("EVERSTEP_LAUNCHER_PID")
         port = environ.get("MASTER_PORT", "alone")
         shared = Path(tempfile.gettempdir()) / f"everstep-{environ.get('USER', 'user')}-{port}"
         return cls(
-            rank=number("RANK", 0),
-            local_rank=number("LOCAL_RANK", 0),
-            world_size=number("WORLD_SIZE", 1),
-            local_world_size=number("LOCAL_WORLD_SIZE", 1),
+            rank=number_of(environ, "RANK", 0),
+            local_rank=number_of(environ, "LOCAL_RANK", 0),
+            world_size=number_of(environ, "WORLD_SIZE", 1),
+            local_world_size=number_of(environ, "LOCAL_WORLD_SIZE", 1),
             host=environ.get("EVERSTEP_HOST") or "localhost",
             ml=MlRoot.parse(environ),
             node_dir=Path(environ.get("EVERSTEP_NODE_DIR") or shared),
-            launcher_pid=int(pid) if pid else None,
-            started_epoch=float(environ.get("EVERSTEP_STARTED_EPOCH") or time.time()),
-            collective_timeout=float(environ.get("EVERSTEP_COLLECTIVE_TIMEOUT") or 600),
-            start_timeout=float(environ.get("EVERSTEP_START_TIMEOUT") or 1800),
-            generation=number("EVERSTEP_GENERATION", 0),
-            lost_epoch=float(environ.get("EVERSTEP_LOST_EPOCH") or 0),
-            noticed_epoch=float(environ.get("EVERSTEP_NOTICED_EPOCH") or 0),
-            spawned_epoch=float(environ.get("EVERSTEP_SPAWNED_EPOCH") or 0),
+            launcher_pid=number_of(environ, "EVERSTEP_LAUNCHER_PID", 0) or None,
+            started_epoch=number_of(environ, "EVERSTEP_STARTED_EPOCH", time.time()),
+            collective_timeout=number_of(environ, "EVERSTEP_COLLECTIVE_TIMEOUT", 600.0),
+            start_timeout=number_of(environ, "EVERSTEP_START_TIMEOUT", 1800.0),
+            generation=number_of(environ, "EVERSTEP_GENERATION", 0),
+            lost_epoch=number_of(environ, "EVERSTEP_LOST_EPOCH", 0.0),
+            noticed_epoch=number_of(environ, "EVERSTEP_NOTICED_EPOCH", 0.0),
+            spawned_epoch=number_of(environ, "EVERSTEP_SPAWNED_EPOCH", 0.0),
         )
 
     @property

@@ -25,7 +25,7 @@ from trainer.council import Alone, Chair, Delegate, Member, Report, Verdict, fre
 from trainer.efa import libfabric_version, settings
 from trainer.errors import ConfigError, TrainerError
 from trainer.failure import FailureRecorder
-from trainer.host import Cluster, MlRoot
+from trainer.host import Cluster, MlRoot, number_of
 from trainer.main import parser, read_config
 from trainer.restarter import Restarter
 from trainer.watching import FlightRecords, Pulses
@@ -269,7 +269,7 @@ def _fi_info() -> str:
 
 
 def _patience(environ: Mapping[str, str]) -> float:
-    return float(environ.get("EVERSTEP_PULSE_TIMEOUT") or 300)
+    return number_of(environ, "EVERSTEP_PULSE_TIMEOUT", 300.0)
 
 
 def _oom_kills() -> int:

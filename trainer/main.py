@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.failures import FailureClass
-from trainer.errors import TrainerError
+from trainer.errors import ConfigError, DataError, TrainerError
 from trainer.failure import FailureRecorder, is_victim
 from trainer.flight import write_record
 from trainer.host import MlRoot, Worker
@@ -29,11 +29,11 @@ _PR_SET_PDEATHSIG = 1
 
 def main(argv: list[str] | None = None) -> NoReturn:
     args = parser().parse_args(argv)
-    env, ml, worker = (
-        TrainerEnv.parse(os.environ),
-        MlRoot.parse(os.environ),
-        Worker.parse(os.environ),
-    )
+    env, ml = TrainerEnv.parse(os.environ), MlRoot.parse(os.environ)
+    try:
+        worker = Worker.parse(os.environ)
+    except ConfigError as error:  # no rank, so no failure file of one: the launcher writes it
+        sys.exit(f"trainer: {error}")
     _die_with_launcher(worker)
     recorder = FailureRecorder(env, ml, worker.host, worker.rank, worker.started_epoch)
     where: list[Any] = []
@@ -50,7 +50,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
             write_record(worker)
         recorder.write(failure, victim=is_victim(error))
         print(f"trainer: rank {worker.rank} failed at step {step}:", file=sys.stderr)
-        traceback.print_exception(error, file=sys.stderr)
+        if isinstance(error, ConfigError | DataError):  # the sentence says it; the file has both
+            sys.stderr.writelines(traceback.format_exception_only(error))
+        else:
+            traceback.print_exception(error, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     # not sys.exit: a save thread or a collective of a dead peer must not hold the process

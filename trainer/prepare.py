@@ -9,7 +9,7 @@ import json
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,6 +40,8 @@ VOCABULARY_MB = 2.0
 """Text that the vocabulary is learnt from: more changes little and costs seconds."""
 SHARD_TOKENS = 1 << 20
 END = "<|end|>"
+LEAST_VOCABULARY = 257
+"""Every byte, and ``END``."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -56,6 +58,12 @@ def main(argv: list[str] | None = None) -> int:
         )
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(
+            f"error: cannot write {args.out}: {error} (hint: a folder of yours with room)",
+            file=sys.stderr,
+        )
         return 1
     print(
         json.dumps(summary)
@@ -95,7 +103,8 @@ def prepare(
         tokens.extend(encoding.ids)
         tokens.append(end)
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(out / "tokenizer.json"))
+    # not its own save(), whose error of a full disk is a bare Exception
+    (out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     index = write_dataset(out, tokens, tokenizer.get_vocab_size(), shard_tokens, folders)
     _say(f"{index.total_tokens} tokens in {time.monotonic() - began:.1f} s")
     return {
@@ -187,6 +196,40 @@ def _say(text: str) -> None:
     print(f"prepare: {text}", file=sys.stderr, flush=True)
 
 
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    """An argument's type: a whole number in these bounds."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return value
+
+    return parse
+
+
+def _megabytes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:  # NaN too
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _folder(text: str) -> Path:
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no folder of this machine; "
+            "hint: prepare into one, then `aws s3 cp --recursive` it there"
+        )
+    return Path(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.prepare", description=__doc__)
     parser.add_argument(
@@ -195,13 +238,16 @@ def _parser() -> argparse.ArgumentParser:
         default=Path(sysconfig.get_paths()["stdlib"]),
         help="folder of text files (default: Python's standard library)",
     )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--vocab-size", type=int, default=1024)
-    parser.add_argument("--limit-mb", type=float, default=6.0)
+    parser.add_argument("--out", type=_folder, required=True, help="a folder of this machine")
+    parser.add_argument("--vocab-size", type=_whole(LEAST_VOCABULARY, 1 << 24), default=1024)
+    parser.add_argument("--limit-mb", type=_megabytes, default=6.0)
     parser.add_argument("--suffix", default=".py")
-    parser.add_argument("--shard-tokens", type=int, default=SHARD_TOKENS)
+    parser.add_argument("--shard-tokens", type=_whole(1, 1 << 40), default=SHARD_TOKENS)
     parser.add_argument(
-        "--folders", type=int, default=1, help="spread the shards (for data.mode s3 at scale)"
+        "--folders",
+        type=_whole(1, 256),
+        default=1,
+        help="spread the shards (for data.mode s3 at scale)",
     )
     parser.add_argument("--json", action="store_true", help="summary as JSON on standard output")
     return parser

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlparse
 
+from trainer.errors import ConfigError
+
 _CHUNK = 1 << 20
 _SINGLE_PUT = 5 * 1024**3
 """S3's largest single PUT; beyond it the upload has parts, and no checksum of the whole."""
@@ -54,9 +56,11 @@ class Store(Protocol):
 
 
 def open_store(uri: str, patience: float = PATIENCE) -> Store:
-    """A ``Store`` for a folder, ``file://`` or ``s3://`` URI."""
+    """A ``Store`` for a folder, ``file://`` or ``s3://`` URI. Raises ``ConfigError``."""
     parsed = urlparse(uri)
     if parsed.scheme == "s3":
+        if not parsed.netloc:
+            raise ConfigError(f"{uri} names no bucket", "s3://bucket/prefix")
         return S3Store(parsed.netloc, parsed.path.strip("/"), patience)
     return FolderStore(Path(parsed.path if parsed.scheme == "file" else uri))
 

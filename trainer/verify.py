@@ -14,6 +14,8 @@ import warnings
 from hashlib import sha256
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from everstep.contracts.manifest import CheckpointName, Manifest
 from trainer.checkpoint.catalogue import (
     BrokenCheckpoint,
@@ -21,6 +23,7 @@ from trainer.checkpoint.catalogue import (
     Listed,
     describe_difference,
 )
+from trainer.errors import TrainerError
 from trainer.store import Store, open_store
 
 
@@ -33,6 +36,13 @@ def main(argv: list[str] | None = None) -> int:
             folder = fetch(store, listed, manifest, Path(scratch))
         except BrokenCheckpoint as error:
             print(f"broken: {args.uri}: {error}", file=sys.stderr)
+            return 1
+        except (OSError, TrainerError, BotoCoreError, ClientError) as error:
+            print(
+                f"error: cannot read {args.uri}: {error}\nhint: a folder, or s3://bucket/prefix; "
+                "credentials, region and AWS_ENDPOINT_URL are read as the AWS CLI reads them",
+                file=sys.stderr,
+            )
             return 1
         summary: dict[str, object] = {
             "checkpoint": str(listed.name),

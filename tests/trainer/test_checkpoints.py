@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 import torch
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -363,3 +363,17 @@ def _fake(store: FolderStore, step: int, *, committed: bool, launch: int = 1) ->
     if committed:
         manifest = Manifest(step=step, launch=launch, world_size=1, tokens=0, entries=[])
         store.write(f"{name}/{MANIFEST_NAME}", manifest.sealed())
+
+
+def test_verify_says_what_it_cannot_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verify(["s3://"]) == 1
+    assert "s3:// names no bucket" in capsys.readouterr().err
+
+    def unreachable(self: object) -> None:
+        raise EndpointConnectionError(endpoint_url="http://localhost:9")
+
+    monkeypatch.setattr(Catalogue, "newest_first", unreachable)
+    assert verify(["s3://bucket/prefix"]) == 1
+    assert "cannot read s3://bucket/prefix: Could not connect" in capsys.readouterr().err

@@ -174,6 +174,36 @@ def test_prepare_is_deterministic_and_reads_back(
     assert tokenizer.decode(tokens) == "".join(texts)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--vocab-size", "-5"], "from 257"),
+        (["--vocab-size", "0"], "from 257"),
+        (["--limit-mb", "nan"], "no number above 0"),
+        (["--shard-tokens", "0"], "from 1"),
+        (["--folders", "0"], "from 1 to 256"),
+        (["--out", "s3://bucket/data"], "aws s3 cp"),
+    ],
+)
+def test_prepare_refuses_what_makes_no_dataset(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        prepare_main(["--out", str(tmp_path / "o"), *arguments])
+    assert said in capsys.readouterr().err
+
+
+def test_prepare_says_where_it_cannot_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("pass\n" * 99)
+    taken = tmp_path / "a.py"
+    arguments = ["--source", str(tmp_path), "--vocab-size", "257", "--out"]
+    for out in (taken, taken / "below"):
+        assert prepare_main([*arguments, str(out)]) == 1
+        assert f"cannot write {out}" in capsys.readouterr().err
+
+
 def test_prepare_without_text_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

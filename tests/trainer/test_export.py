@@ -118,6 +118,15 @@ def test_the_config_is_the_models_shape(checkpoints: Path, tmp_path: Path) -> No
     assert wanted.items() <= config.items()
 
 
+def test_a_dataset_that_is_not_there_is_refused_before_anything_is_written(
+    checkpoints: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    assert export_main([str(checkpoints), str(tmp_path / "out"), "--dataset", nowhere]) == 1
+    assert f"--dataset {nowhere}: there is no such folder" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob("*"))
+
+
 def test_a_tokenizer_goes_along_if_the_dataset_has_one(
     checkpoints: Path, dataset: Path, tmp_path: Path
 ) -> None:

@@ -235,6 +235,17 @@ def test_a_wrong_hyperparameter_names_field_and_value(launch: Launch, tmp_path: 
     assert "train.lr" in failure.message
     assert "'fast'" in failure.message
     assert "train.steps" in failure.message
+    assert "Traceback" in failure.traceback
+    assert "Traceback" not in job.text
+    assert "ConfigError: " in job.text
+
+
+@pytest.mark.parametrize(
+    "name", ["EVERSTEP_RANKS_PER_NODE", "EVERSTEP_RDZV_PORT", "SM_NUM_GPUS", "SM_HOSTS"]
+)
+def test_a_wrong_variable_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}='abc' is (?:no number|not JSON).*hint"):
+        Cluster.parse({name: "abc"}, MlRoot(root=tmp_path))
 
 
 def test_divergence_has_its_class(launch: Launch, tmp_path: Path) -> None:
