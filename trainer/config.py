@@ -14,7 +14,11 @@ from pydantic import ValidationError
 from everstep.contracts.check import resolve_model
 from everstep.contracts.checkpoint_rules import checkpoint_problem
 from everstep.contracts.data_rules import data_problems
-from everstep.contracts.hyperparameters import from_hyperparameters
+from everstep.contracts.hyperparameters import (
+    SECTIONS,
+    from_hyperparameters,
+    section_problems,
+)
 from everstep.contracts.lora_rules import lora_problems
 from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.run_spec import (
@@ -54,17 +58,24 @@ class TrainerConfig(Section):
     @classmethod
     def from_flat(cls, flat: Mapping[str, str]) -> Self:
         """From hyperparameters. Raises ``ConfigError`` naming every field that is wrong."""
+        wrong = section_problems(flat)
+        known = {key: text for key, text in flat.items() if key.partition(".")[0] in SECTIONS}
+        config: Self | None = None
+        cause: ValueError | None = None
         try:
-            sections = from_hyperparameters(flat)
+            sections = from_hyperparameters(known)
             config = cls.model_validate({k: v for k, v in sections.items() if v or k == "data"})
         except ValidationError as error:
-            wrong = "; ".join(
+            cause = error
+            wrong += [
                 f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})"
                 for e in error.errors(include_url=False)
-            )
-            raise ConfigError(wrong, "see docs/trainer.md for the fields") from error
+            ]
         except ValueError as error:
-            raise ConfigError(str(error), "see docs/trainer.md for the fields") from error
+            cause = error
+            wrong.append(str(error))
+        if config is None or wrong:
+            raise ConfigError("; ".join(wrong), "see docs/trainer.md for the fields") from cause
         config._check()
         return config
 
@@ -104,7 +115,7 @@ def flat_from_toml(path: Path | None, overrides: Iterable[str]) -> dict[str, str
     if path is not None:
         try:
             loaded = tomllib.loads(path.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"--config {path}: {error}", "a TOML file") from error
         _flatten(loaded, "", flat)
     for item in overrides:

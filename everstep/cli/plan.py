@@ -31,6 +31,8 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
     """Mesh and memory a rank of each place in ``compute``; whether it fits, and what would."""
+    if stack and spec is not None:
+        fail("both a spec and --stack were given", "plan one of them")
     if stack:
         stack_cost.show(env, as_json)
         return

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from everstep.cli.cloud import default_env
-from everstep.cli.deploy import cdk_command, child, finish, with_node
+from everstep.cli.deploy import ROOT, cdk_command, child, finish, with_node
+from everstep.cli.errors import fail
 from everstep.cli.output import emit, say
 
 HOURS = 730
@@ -127,6 +128,9 @@ def at_rest(templates: Iterator[Mapping[str, Any]]) -> list[Line]:
 def show(env: str | None, as_json: bool) -> None:
     """What an environment costs a month while nothing runs, by resource."""
     name = env or default_env()
+    known = sorted(path.stem for path in (ROOT / "config").glob("*.toml"))
+    if name not in known:
+        fail(f"environment {name!r} is not in config/", f"one of {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="everstep-plan-") as folder:
         region, lines = _synthesised(name, Path(folder))
     total = math.fsum(line.monthly_usd for line in lines)
@@ -151,11 +155,14 @@ def show(env: str | None, as_json: bool) -> None:
 
 
 def _synthesised(env: str, folder: Path) -> tuple[str, list[Line]]:
-    log = folder / "synth.log"
+    # Not in the folder, which is gone when the log is wanted.
+    log = ROOT / ".everstep" / f"plan-{env}.log"
+    log.parent.mkdir(exist_ok=True)
     command = [*cdk_command(), "synth", "--quiet", "--context", f"env={env}"]
     command += ["--output", str(folder / "out"), "--no-notices"]
     with child(command, with_node(os.environ), log) as ran:
         finish(ran, "cdk synth", log)
+    log.unlink()
     out = folder / "out"
     manifest = json.loads((out / "manifest.json").read_text())
     region = next(

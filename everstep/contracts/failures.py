@@ -4,11 +4,12 @@ The rules are in ``everstep.policy.rules`` (evidence → class) and
 ``everstep.policy.retry`` (class and history → decision).
 """
 
-import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from everstep.contracts.user_pattern import checked_pattern
 
 
 class FailureClass(StrEnum):
@@ -112,23 +113,13 @@ class Failure(BaseModel):
     """When the cause was printed or sent, where that is known."""
 
 
-def _pattern(value: str) -> str:
-    try:
-        found = re.compile(value).search("")
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
-    if found:
-        raise ValueError("matches an empty text, so everything: say more")
-    return value
-
-
 class UserRule(BaseModel):
     """A rule of the user's own (``[[rules]]`` in config), asked before the built-in ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-    pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(_pattern)]
+    pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(checked_pattern)]
     """A regular expression, searched in each line; of ``reason`` matched at the start."""
     failure_class: FailureClass = Field(alias="class")
     action: Action | None = None

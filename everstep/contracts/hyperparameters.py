@@ -44,24 +44,34 @@ def from_hyperparameters(flat: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The sections that ``to_hyperparameters`` was made from, defaults left out.
 
     A field of ``ModelConfig`` may stand right below ``model`` (``model.dim``); beside a
-    preset it changes that one field of it. Raises ``ValueError`` on an unknown section.
+    preset it changes that one field of it. Raises ``ValueError`` where ``section_problems``
+    has any, or a field stands below one that has a value of its own.
     """
+    if problems := section_problems(flat):
+        raise ValueError("; ".join(problems))
     sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     for key, text in flat.items():
         if "." not in key:
             continue
         name, *path = key.split(".")
-        if name not in sections:
-            raise ValueError(
-                f"hyperparameter {key!r}: no such section {name!r} "
-                f"(hint: one of {', '.join(SECTIONS)})"
-            )
-        place = sections[name]
+        place: Any = sections[name]
         for part in path[:-1]:
             place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"hyperparameter {key!r}: {part!r} has a value of its own")
         place[path[-1]] = _decode(text)
     sections["model"] = _model(sections["model"])
     return sections
+
+
+def section_problems(flat: Mapping[str, str]) -> list[str]:
+    """What to say of each key below a section that there is not."""
+    dotted = ((key, key.partition(".")[0]) for key in flat if "." in key)
+    return [
+        f"hyperparameter {key!r}: no such section {name!r} (hint: one of {', '.join(SECTIONS)})"
+        for key, name in dotted
+        if name not in SECTIONS
+    ]
 
 
 def _model(model: dict[str, Any]) -> dict[str, Any]:

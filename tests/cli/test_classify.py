@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from everstep.contracts.failures import UserRule
 from tests.cli.test_errors import check_refused, everstep
 
 LINES = [
@@ -48,6 +50,30 @@ def test_rules_of_ones_own_are_tried_out(tmp_path: Path) -> None:
     rules.write_text('[[rules]]\nid = "mine"\npattern = "("\nclass = "gremlins"\n')
     done = everstep("classify", "--rules", str(rules), text="x")
     check_refused(done, 2, "rules.0.pattern", "rules.0.class")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$",
+        r"(\w+\s?)*:",
+        "(?:aa|a)+b",
+        "(a?a?)*b",
+        "(?P<x>(?:a{1,9}){1,20})b",
+        "(?=(a*)*b)xyz",
+    ],
+)
+def test_a_rule_that_could_hang_is_refused(pattern: str) -> None:
+    with pytest.raises(ValidationError, match=r"repeats what itself repeats.*hint"):
+        UserRule.model_validate({"id": "mine", "pattern": pattern, "class": "bad_config"})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"tape .*(?:full|torn)", r"(?:\d{1,3}\.){3}\d+", "(?:[0-9a-f]{2}:)+ dead", "(a|b)+c"],
+)
+def test_a_rule_of_one_repeat_is_taken(pattern: str) -> None:
+    UserRule.model_validate({"id": "mine", "pattern": pattern, "class": "bad_config"})
 
 
 @pytest.mark.parametrize(

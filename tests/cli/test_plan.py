@@ -43,6 +43,14 @@ def test_a_person_reads_lines() -> None:
     assert "memory   not planned" in text
 
 
+def test_a_stack_that_cannot_be_planned_is_refused() -> None:
+    with pytest.raises(CliError, match="'nope' is not in config/") as raised:
+        RUN.invoke(app, ["plan", "--stack", "--env", "nope"], catch_exceptions=False)
+    assert raised.value.code == 2
+    with pytest.raises(CliError, match="both a spec and --stack"):
+        planned(ROOT / "examples" / "tiny.json", "--stack")
+
+
 def test_a_spec_that_cannot_fit_is_refused(tmp_path: Path) -> None:
     raw = json.loads((ROOT / "examples" / "llama2-70b.json").read_text())
     raw["parallelism"] = {"sharding": "NO_SHARD"}

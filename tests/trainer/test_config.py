@@ -109,6 +109,20 @@ def test_others_keys_are_left_alone_and_typos_are_not() -> None:
         TrainerConfig.from_flat({"trian.lr": "1", "model.preset": "tiny", "stop.steps": "1"})
 
 
+def test_everything_that_is_wrong_is_named_at_once() -> None:
+    given = {"model.preset": "tiny", "stop.steps": "1", "train.lr": "abc", "train.nope": "2"}
+    with pytest.raises(ConfigError) as raised:
+        TrainerConfig.from_flat(given | {"foo.bar": "1", "baz.x": "1"})
+    for said in ("'foo.bar': no such section", "'baz.x'", "train.lr: ", "train.nope: "):
+        assert said in str(raised.value)
+
+
+def test_a_field_below_a_value_is_refused() -> None:
+    given = {"model.preset": "tiny", "stop.steps": "1", "train.lr": "1", "train.lr.x": "1"}
+    with pytest.raises(ConfigError, match=r"'train.lr.x': 'lr' has a value of its own"):
+        TrainerConfig.from_flat(given)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
