@@ -24,6 +24,8 @@ from everstep.contracts.run_spec import RunSpec
 RUN_SECONDS = 300.0
 POLL_SECONDS = 0.3
 VICTIM = "algo-2"
+OWNER = "owner"
+"""File with the id of the process that removes the folder when it ends."""
 
 
 def run_demo(spec_file: Path, as_json: bool) -> int:
@@ -33,7 +35,9 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
     if spec is None:
         fail(describe(problems, str(spec_file)), "give a spec that `everstep run` would take")
     (ROOT / ".everstep").mkdir(exist_ok=True)
+    clear_killed(ROOT / ".everstep")
     work = Path(tempfile.mkdtemp(prefix="demo-", dir=ROOT / ".everstep"))
+    (work / OWNER).write_text(str(os.getpid()))
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     started = time.monotonic()
@@ -55,6 +59,7 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
         if isinstance(error, KeyboardInterrupt):
             remove(work)
         else:
+            (work / OWNER).unlink()
             tell(f"its logs are kept in {work}")
         raise
     _quiet()
@@ -68,6 +73,16 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
     arrived = view.run.status is RunStatus.DONE and bool(resumed)
     say("the run survived a dead host" if arrived else "the demo did not show what it should")
     return 0 if arrived else 1
+
+
+def clear_killed(folder: Path) -> None:
+    """Remove what demos left that were killed: one that failed has kept its logs, without owner."""
+    from emulator.processes import alive
+
+    for owner in folder.glob(f"demo-*/{OWNER}"):
+        pid = owner.read_text()
+        if pid.isdecimal() and not alive(int(pid)):
+            remove(owner.parent)
 
 
 def _run(cloud: Cloud, raw: Any, spec: RunSpec, endpoint: str, tell: Any) -> RunView:

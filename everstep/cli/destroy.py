@@ -51,7 +51,10 @@ def destroy(
     if as_json:
         emit({"destroyed": yes, "left": [one._asdict() for one in left]})
         return
-    say(f"{len(stacks)} stacks {'deleted' if yes else 'would be deleted (--yes does it)'}; left:")
+    say(
+        f"{len(stacks)} stacks {'deleted' if yes else 'would be deleted (--yes does it)'}; "
+        f"left: {'' if left else 'nothing'}".rstrip()
+    )
     for one in left:
         print(f"{one.type}\t{one.name}\t({one.stack})")
 

@@ -18,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="AWS on this machine: an emulator, 
 STATE = ROOT / ".everstep" / "local"
 MINUTE = 2.0
 """Seconds of a schedule's minute: the templates stay valid, the watchdog looks sooner."""
+LONGEST_MINUTE = 3600.0
 
 State = Annotated[Path, typer.Option(help="Folder that the emulator keeps its state in.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -35,12 +36,14 @@ def emulator() -> Any:
 @app.command()
 def up(
     state: State = STATE,
-    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 picks a free one.")] = 0,
     minute: Annotated[float, typer.Option(help="Seconds that a schedule's minute lasts.")] = MINUTE,
     empty: Annotated[bool, typer.Option("--empty", help="Deploy nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start it, deploy the stacks, upload a corpus. Prints the environment for other AWS tools."""
+    if not 0 < minute <= LONGEST_MINUTE:  # NaN too
+        fail(f"--minute {minute} is no number of seconds", f"above 0, at most {LONGEST_MINUTE:.0f}")
     service = emulator()
     known = service.find(state)
     endpoint = begin(service, state, port=port, minute=minute)

@@ -59,7 +59,11 @@ def run(
 ) -> None:
     """Start a run. The same name again is the same run."""
     raw = read_json(spec)
-    run_id = name or f"{spec.stem if str(spec) != '-' else 'run'}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    run_id = (
+        name
+        if name is not None
+        else f"{spec.stem if str(spec) != '-' else 'run'}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    )
     _, problems = check_spec(raw)
     problems += problem_of_run_id(run_id)
     if problems:
@@ -94,7 +98,7 @@ def run(
 @app.command()
 def status(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
     """Where a run is, and each of its launches."""
-    view = RunView.load(Cloud(env or default_env()), run_id_of(run_id))
+    view = RunView.load(Cloud(env or default_env()), _checked(run_id))
     emit(view.summary()) if as_json else show_status(view)
 
 
@@ -107,15 +111,26 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """The log of one launch, all hosts in order of time."""
+    run_id = _checked(run_id)
     cloud = Cloud(env or default_env())
-    known = cloud.launches(run_id_of(run_id))
+    known = [x.launch for x in cloud.launches(run_id)]
     if not known:
-        cloud.run(run_id_of(run_id))
+        cloud.run(run_id)
         fail(f"run {run_id!r} has no launch yet", "wait for LaunchAttempt", NOT_FOUND)
-    number = launch or known[-1].launch
-    for at, where, text in cloud.log_lines(run_id_of(run_id), number):
-        if host and not where.startswith(f"{host}-") and where != host:
-            continue
+    number = known[-1] if launch is None else launch
+    if number not in known:
+        fail(f"run {run_id!r} has no launch {number}", f"{known[0]} to {known[-1]}", NOT_FOUND)
+    lines = cloud.log_lines(run_id, number)
+    mine = [x for x in lines if not host or x[1].startswith(f"{host}-") or x[1] == host]
+    if not mine:
+        hosts = ", ".join(sorted({where.rsplit("-", 1)[0] for _, where, _ in lines}))
+        fail(
+            f"launch {number} of run {run_id!r} has no log"
+            + (f" of host {host!r}" if host else ""),
+            f"hosts with one: {hosts}" if hosts else "its job may not have started yet",
+            NOT_FOUND,
+        )
+    for at, where, text in mine:
         if as_json:
             print(json.dumps({"time": at, "host": where, "text": text}))
         else:
@@ -126,7 +141,7 @@ def logs(
 def stop(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
     """Stop a run and its job. Redrive the execution to go on later."""
     cloud = Cloud(env or default_env())
-    known = cloud.run(run_id_of(run_id))
+    known = cloud.run(_checked(run_id))
     cloud.client("stepfunctions").stop_execution(
         executionArn=known.execution_arn, error="UserStop", cause="everstep stop"
     )
@@ -151,6 +166,13 @@ def redrive_dlq(env: Env = None, as_json: Json = False) -> None:
 def version() -> None:
     """Print the version."""
     print(__version__)
+
+
+def _checked(name: str) -> str:
+    """The run's id of an execution's name. Ends with a hint where it can be none."""
+    if problems := problem_of_run_id(name):
+        fail(f"{name!r} {problems[0].message}", problems[0].hint)
+    return run_id_of(name)
 
 
 def follow(cloud: Cloud, execution_arn: str) -> bool:

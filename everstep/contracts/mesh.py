@@ -51,6 +51,10 @@ def sharded(mesh: Mesh, parallelism: Parallelism, ranks_per_node: int) -> Mesh:
 def world_problem(parallelism: Parallelism, world_size: int, where: str) -> Problem:
     """What to say where ``mesh_of`` is None. ``where``: whose world it is."""
     shard = parallelism.shard or "auto"
+    fixed = parallelism.replicate * parallelism.tensor * parallelism.pipeline
+    hint = "leave parallelism.shard out and it takes what the others leave"
+    if parallelism.shard is None or world_size % fixed:
+        hint = f"a world size that is a multiple of replicate × tensor × pipeline = {fixed}"
     return Problem(
         path="parallelism",
         value=parallelism.model_dump(mode="json"),
@@ -58,7 +62,7 @@ def world_problem(parallelism: Parallelism, world_size: int, where: str) -> Prob
             f"replicate {parallelism.replicate} × shard {shard} × tensor {parallelism.tensor} × "
             f"pipeline {parallelism.pipeline} is not the world size {world_size}{where}"
         ),
-        hint="leave parallelism.shard out and it takes what the others leave",
+        hint=hint,
     )
 
 

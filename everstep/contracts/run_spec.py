@@ -37,6 +37,14 @@ class Sharding(StrEnum):
     NO_SHARD = "NO_SHARD"
 
 
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError("is no number")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_number)]
+"""A whole number; pydantic alone would take ``true`` and ``"100"`` for one."""
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
 """First and last step, both included."""
 
@@ -145,10 +153,10 @@ class Parallelism(Section):
 
 
 class Train(Section):
-    sequence_length: int = Field(default=4096, ge=8)
-    global_batch: int = Field(default=256, ge=1)
+    sequence_length: Count = Field(default=4096, ge=8, le=1 << 24)
+    global_batch: Count = Field(default=256, ge=1, le=10_000_000)
     """Sequences an optimizer step, over all ranks and microbatches."""
-    micro_batch: int = Field(default=1, ge=1)
+    micro_batch: Count = Field(default=1, ge=1, le=10_000_000)
     lr: float = Field(default=3e-4, gt=0)
     warmup_steps: int = Field(default=100, ge=0)
     schedule: Literal["cosine", "linear", "wsd", "constant"] = "cosine"
@@ -181,7 +189,7 @@ class Checkpoint(Section):
     storage: Literal["s3", "fsx"] = "s3"
     """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system."""
     every_steps: int | None = Field(default=None, ge=1)
-    every_minutes: float | None = Field(default=None, gt=0)
+    every_minutes: float | None = Field(default=None, ge=1e-6, le=40_320)
     """Used where ``every_steps`` is not given. Neither: Young's and Daly's optimum, from what a
     checkpoint is measured to cost and how often the nodes fail; at most 60."""
     failures_per_node_day: float | None = Field(default=None, gt=0)
@@ -224,7 +232,7 @@ class Retry(Section):
 
 
 class Stop(Section):
-    steps: int = Field(ge=1)
+    steps: Count = Field(ge=1, le=1_000_000_000)
     max_runtime_hours: float = Field(default=120, gt=0, le=672)
     """SageMaker's MaxRuntimeInSeconds of one job: the run goes on in a next one."""
 
@@ -337,7 +345,7 @@ class Finish(Section):
     """Of one try: an export has no other time budget."""
     image: str | None = None
     """``trainer.image`` where it is not given."""
-    command: list[str] = ["python", "-m", "trainer.export"]
+    command: list[str] = Field(default=["python", "-m", "trainer.export"], min_length=1)
     """Gets CHECKPOINT_URI, OUT_URI, --dtype, --dataset (of LoRA --weights too); writes
     ``export.json`` last."""
     inference_image: str | None = None

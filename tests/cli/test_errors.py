@@ -1,18 +1,22 @@
 """Bad input is a sentence and a hint, never a traceback; data and talk do not mix."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from emulator.service import around_proxy
+from everstep.cli.cloud import Cloud
+from everstep.cli.demo import OWNER, clear_killed
 from everstep.cli.errors import CliError
 from everstep.cli.local import local_cloud
 from everstep.cli.main import app
@@ -91,6 +95,44 @@ def test_a_missing_file_is_named() -> None:
 def test_a_run_id_that_sagemaker_would_refuse_is_refused_here() -> None:
     done = everstep("run", "examples/tiny.json", "--name", "under_score")
     check_refused(done, 2, "under_score", "at most 40 characters")
+
+
+def test_nothing_is_no_run_id() -> None:
+    for arguments in (["run", "examples/tiny.json", "--name", ""], ["status", ""], ["logs", ""]):
+        with pytest.raises(CliError, match="is not a run id"):
+            RUN.invoke(app, arguments, catch_exceptions=False)
+
+
+def test_logs_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cloud, "launches", lambda *_: [SimpleNamespace(launch=n) for n in (1, 2)])
+    monkeypatch.setattr(Cloud, "log_lines", lambda *_: [(0.0, "algo-1-123", "hello")])
+    assert "algo-1  hello" in RUN.invoke(app, ["logs", "run", "--host", "algo-1"]).stdout
+    for arguments, said in (
+        (["--launch", "99"], "has no launch 99"),
+        (["--launch", "0"], "has no launch 0"),
+        (["--host", "nope"], "has no log of host 'nope'"),
+    ):
+        with pytest.raises(CliError, match=said) as raised:
+            RUN.invoke(app, ["logs", "run", *arguments], catch_exceptions=False)
+        assert raised.value.code == 3
+
+
+@pytest.mark.parametrize("minute", ["nan", "-1", "0", "inf"])
+def test_a_minute_has_seconds(minute: str, tmp_path: Path) -> None:
+    arguments = ["local", "up", "--empty", "--state", str(tmp_path), "--minute", minute]
+    with pytest.raises(CliError, match="no number of seconds"):
+        RUN.invoke(app, arguments, catch_exceptions=False)
+
+
+def test_what_killed_demos_left_is_cleared(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name, owner in (("killed", ended.pid), ("running", os.getpid()), ("failed", None)):
+        (tmp_path / f"demo-{name}").mkdir()
+        if owner is not None:
+            (tmp_path / f"demo-{name}" / OWNER).write_text(str(owner))
+    clear_killed(tmp_path)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["demo-failed", "demo-running"]
 
 
 def test_no_aws_to_talk_to_is_an_answer() -> None:

@@ -92,6 +92,18 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "stop.max_runtime_hours",
         673,
     ),
+    ("steps without end", spec(stop={"steps": 1e30}), "stop.steps", 1e30),
+    ("true steps", spec(stop={"steps": True}), "stop.steps", True),
+    ("steps as text", spec(stop={"steps": "100"}), "stop.steps", "100"),
+    ("a batch of all there is", spec(train={"global_batch": 1e20}), "train.global_batch", 1e20),
+    ("a book a line", spec(train={"sequence_length": 1e15}), "train.sequence_length", 1e15),
+    (
+        "saves without end",
+        spec(checkpoint={"every_minutes": 1e-300}),
+        "checkpoint.every_minutes",
+        1e-300,
+    ),
+    ("an export by nothing", spec(finish={"export": True, "command": []}), "finish.command", []),
     ("not a number", spec(budget={"max_usd": float("nan")}), "budget.max_usd", None),
     ("infinite", spec(retry={"backoff_seconds": float("inf")}), "retry.backoff_seconds", None),
     ("no way to get machines", spec(compute=[]), "compute", []),
@@ -444,6 +456,14 @@ def test_a_reference_or_a_word_like_token_is_no_secret(environment: dict[str, st
 
 
 # --- helpers that others use -------------------------------------------------------------------
+
+
+def test_a_hint_does_not_say_what_is_done_already() -> None:
+    assert (
+        "multiple of replicate × tensor × pipeline = 3"
+        in only(spec(compute=[P5], parallelism={"replicate": 3})).hint
+    )
+    assert "leave parallelism.shard out" in only(spec(compute=[P5], parallelism={"shard": 3})).hint
 
 
 def test_shard_takes_what_the_other_dimensions_leave() -> None:
