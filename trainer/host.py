@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from everstep.contracts.env import TrainerEnv
 from trainer.errors import ConfigError
 
 DEFAULT_PORT = 29400
@@ -26,7 +27,19 @@ def number_of(environ: Mapping[str, str], name: str, default: Number) -> Number:
     try:
         return type(default)(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is no number", f"for example {default}") from error
+        raise ConfigError(f"{name}={text!r} is no number", "a number, or unset") from error
+
+
+def env_of(environ: Mapping[str, str]) -> TrainerEnv:
+    """``TrainerEnv``. Raises ``ConfigError``."""
+    try:
+        return TrainerEnv.parse(environ)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = f"EVERSTEP_{str(first['loc'][0]).upper()}"
+        raise ConfigError(
+            f"{name}={first['input']!r}: {first['msg']}", "mend or unset it"
+        ) from error
 
 
 class MlRoot(BaseModel):

@@ -25,7 +25,7 @@ from trainer.council import Alone, Chair, Delegate, Member, Report, Verdict, fre
 from trainer.efa import libfabric_version, settings
 from trainer.errors import ConfigError, TrainerError
 from trainer.failure import FailureRecorder
-from trainer.host import Cluster, MlRoot, number_of
+from trainer.host import Cluster, MlRoot, env_of, number_of
 from trainer.main import parser, read_config
 from trainer.restarter import Restarter
 from trainer.watching import FlightRecords, Pulses
@@ -245,7 +245,12 @@ class Launcher:
 
 
 def main(argv: list[str] | None = None) -> int:
-    env, ml = TrainerEnv.parse(os.environ), MlRoot.parse(os.environ)
+    ml = MlRoot.parse(os.environ)
+    try:
+        env = env_of(os.environ)
+    except ConfigError as error:  # no launch, so no failure file of one
+        print(f"launch: {error}", file=sys.stderr)
+        return 1
     arguments = sys.argv[1:] if argv is None else argv
     host = ""
     try:

@@ -19,7 +19,7 @@ from everstep.contracts.failures import FailureClass
 from trainer.errors import ConfigError, DataError, TrainerError
 from trainer.failure import FailureRecorder, is_victim
 from trainer.flight import write_record
-from trainer.host import MlRoot, Worker
+from trainer.host import MlRoot, Worker, env_of
 
 if TYPE_CHECKING:
     from trainer.config import TrainerConfig
@@ -29,10 +29,10 @@ _PR_SET_PDEATHSIG = 1
 
 def main(argv: list[str] | None = None) -> NoReturn:
     args = parser().parse_args(argv)
-    env, ml = TrainerEnv.parse(os.environ), MlRoot.parse(os.environ)
+    ml = MlRoot.parse(os.environ)
     try:
-        worker = Worker.parse(os.environ)
-    except ConfigError as error:  # no rank, so no failure file of one: the launcher writes it
+        env, worker = env_of(os.environ), Worker.parse(os.environ)
+    except ConfigError as error:  # no rank or no launch, so no failure file of one
         sys.exit(f"trainer: {error}")
     _die_with_launcher(worker)
     recorder = FailureRecorder(env, ml, worker.host, worker.rank, worker.started_epoch)

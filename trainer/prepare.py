@@ -94,6 +94,7 @@ def prepare(
         raise DataError(f"no *{suffix} text below {source}", "check --source and --suffix")
     size = sum(map(len, texts))
     _say(f"read {len(texts)} files, {size / 1e6:.1f} MB")
+    out.mkdir(parents=True, exist_ok=True)  # before the long part, where it cannot be made
     tokenizer = _train_tokenizer(texts, vocab_size)
     _say(f"vocabulary of {tokenizer.get_vocab_size()} in {time.monotonic() - began:.1f} s")
     end = tokenizer.token_to_id(END)
@@ -102,7 +103,6 @@ def prepare(
     for encoding in tokenizer.encode_batch(texts):
         tokens.extend(encoding.ids)
         tokens.append(end)
-    out.mkdir(parents=True, exist_ok=True)
     # not its own save(), whose error of a full disk is a bare Exception
     (out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     index = write_dataset(out, tokens, tokenizer.get_vocab_size(), shard_tokens, folders)

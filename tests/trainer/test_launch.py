@@ -29,7 +29,7 @@ from tests.trainer.harness import (
 from trainer.config import TrainerConfig
 from trainer.errors import ConfigError, DataError, DivergedError
 from trainer.failure import FailureRecorder, is_victim
-from trainer.host import Cluster, MlRoot, Worker
+from trainer.host import Cluster, MlRoot, Worker, env_of
 from trainer.prepare import write_dataset
 from trainer.train import Where, train
 
@@ -246,6 +246,8 @@ def test_a_wrong_hyperparameter_names_field_and_value(launch: Launch, tmp_path: 
 def test_a_wrong_variable_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"{name}='abc' is (?:no number|not JSON).*hint"):
         Cluster.parse({name: "abc"}, MlRoot(root=tmp_path))
+    with pytest.raises(ConfigError, match=r"EVERSTEP_LAUNCH='abc': .*hint"):
+        env_of({"EVERSTEP_LAUNCH": "abc"})
 
 
 def test_divergence_has_its_class(launch: Launch, tmp_path: Path) -> None:
