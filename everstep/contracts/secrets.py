@@ -1,10 +1,25 @@
 """Literal secrets in what a user gives us: found by name and by form, and never said again."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import REFERENCE, SECRET, SECRET_NAME
+
+SECRET = re.compile(
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_.-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+)
+"""Secrets known by their form."""
+SECRET_NAME = re.compile(
+    r"secret|password|passwd|api_?key|credential"
+    r"|(?<!pad_)(?<!bos_)(?<!eos_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mask_)token(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names whose value is a secret: ``HF_TOKEN``, not ``TOKENIZERS_PARALLELISM`` or ``eos_token``."""
+REFERENCE = re.compile(r"^arn:aws[a-z-]*:(secretsmanager|ssm):")
 
 NOT_SHOWN = "<not shown>"
 

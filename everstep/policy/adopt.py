@@ -20,7 +20,6 @@ from everstep.contracts.events import (
 )
 from everstep.contracts.records import Adopted, Launch, Run
 from everstep.contracts.run_spec import (
-    SECRET,
     Data,
     Model,
     Notify,
@@ -30,7 +29,7 @@ from everstep.contracts.run_spec import (
     Target,
     Watch,
 )
-from everstep.contracts.secrets import secrets_in
+from everstep.contracts.secrets import SECRET, secrets_in
 
 TAKEN = (
     "HyperParameters",

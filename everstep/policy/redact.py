@@ -2,7 +2,7 @@
 
 import re
 
-from everstep.contracts.run_spec import SECRET
+from everstep.contracts.secrets import SECRET
 
 HIDDEN = "<redacted>"
 _NAME = r"[\w.-]{0,80}(?:secret|passw(?:or)?d|token(?![a-z])|api[_-]?key|credential)[\w.-]{0,80}"

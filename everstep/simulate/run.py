@@ -5,6 +5,7 @@ noticed, and is the one that failures are drawn on (see ``draws``). Between two 
 has a closed form, so that a seed costs what its failures cost, whatever the number of GPUs.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -60,7 +61,7 @@ class Slow(NamedTuple):
     ratio: float
 
 
-class Run:
+class Run(ABC):
     """Time, training and restarts: the same for every policy. ``recover`` is the policy."""
 
     feels_slow = True
@@ -91,15 +92,15 @@ class Run:
             self.recover(why)
         return self.tally
 
+    @abstractmethod
     def recover(self, why: Strike) -> None:
         """From the moment that training stopped until it goes on."""
-        raise NotImplementedError
 
     def seconds_to_straggler_stop(self, strike: Strike) -> float | None:
         """Until a job is moved away from a slow host; None: it is endured."""
         return None
 
-    def committed(self) -> None:
+    def committed(self) -> None:  # noqa: B027 - most policies do not mind
         """A checkpoint was committed since training began or went on."""
 
     # --- time
