@@ -35,12 +35,18 @@ _BOTO = re.compile(
     r"(?s)(?:^|[\w.]{1,80}: |\s)An error occurred \(([\w.:-]+)\) when calling the (\w+) operation"
     r"(?: \([^)]*\))?:? ?(.*)"
 )
+_SHORT_BOTO = re.compile(r"(?s)(?:^|[\w.]{1,80}: )An error occurred \(([\w.:-]+)\):? ?(.*)")
 _CUT_BOTO = re.compile(r"(?s)^(\w+)\) when calling the (\w+) operation(?: \([^)]*\))?:? ?(.*)")
 _JAVA = re.compile(
     r"(?s)^(?:[\w.$]+: )?(.*?) ?\(Service: ([\w ]+); Status Code: \d+; Error Code: ([\w.]+)"
 )
 _GO = re.compile(r"(?s)operation error [\w ]+: (\w+), .*(?:, |api error )([A-Z]\w+): (.*)$")
 _MODULE = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
+_FIELD = re.compile(
+    r"[\"']?\b(TrainingJobStatus|SecondaryStatus|StatusMessage|FailureReason)[\"']?"
+    r"\s*[:=]\s*[\"']?([^\"'\n,}]+)"
+)
+"""A field of DescribeTrainingJob where it was printed as YAML, a table or a Python dict."""
 _CONSOLE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\w+) - (.*?)\.*\s*$")
 _DESCRIBED = re.compile(r"^\s*(?:-\s+)?\"?([A-Za-z][\w /-]{0,40})\"?\s*:\s+(\S.*)$")
 _CONDITION = re.compile(r"^\s*([A-Z]\w{2,40})\s+(True|False|Unknown)\s")
@@ -148,6 +154,8 @@ def unwrap(text: str) -> str:
         if not text.startswith(("AlgorithmError", "InternalServerError", "CapacityError")):
             return f"{match[1]}: {match[3]} [calling {match[2]}]"
         return text
+    if match := _SHORT_BOTO.match(text):
+        return f"{match[1]}: {match[2]}"
     if match := _CUT_BOTO.match(text):
         return f"{match[1]}: {match[3]} [calling {match[2]}]"
     if match := _JAVA.match(text):
@@ -182,8 +190,8 @@ def _failed(reason: str) -> Outcome:
 
 
 def _status(text: str) -> Outcome:
-    """JSON of DescribeTrainingJob, the lines of the SDK's console, or one StatusMessage."""
-    body = parse_json(text)
+    """DescribeTrainingJob in whatever form, the SDK's console, or one StatusMessage."""
+    body = parse_json(text) or _printed(text)
     if body is not None:
         return _described(body)
     seen = [match.groups() for line in text.splitlines() if (match := _CONSOLE.match(line))]
@@ -197,6 +205,16 @@ def _status(text: str) -> Outcome:
         transitions=[status for status, _ in seen],
         message=message,
     )
+
+
+def _printed(text: str) -> dict[str, Any] | None:
+    """The last value of each field; None where no status is among them."""
+    found = {match[1]: match[2].strip() for match in _FIELD.finditer(text)}
+    if not {"TrainingJobStatus", "SecondaryStatus"} & found.keys():
+        return None
+    steps = re.findall(r"[\"']?\bStatus[\"']?\s*[:=]\s*[\"']?(\w+)", text)
+    step = {"Status": found.get("SecondaryStatus", ""), "StatusMessage": found.get("StatusMessage")}
+    return {**found, "SecondaryStatusTransitions": [*({"Status": x} for x in steps), step]}
 
 
 def _described(body: dict[str, Any]) -> Outcome:
