@@ -101,7 +101,8 @@ def test_seeds_differ() -> None:
     assert runs(scene, 1) != runs(other, 1)
 
 
-# the same scenes each time: means of five runs, of which one in some forty goes the other way
+# Weaker than its name: fixed scenes, scenes with useful time only, and 0.6 % of
+# the horizon allowed. With random scenes it still failed in one of six tries: not understood.
 @given(scenes(), st.sampled_from([2.0, 4.0]))
 @settings(unhurried, max_examples=10, derandomize=True)
 def test_more_failures_less_goodput(scene: Scenario, factor: float) -> None:
