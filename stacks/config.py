@@ -249,7 +249,8 @@ def _from_pydantic(name: str, error: ValidationError) -> Iterator[Problem]:
         elif item["type"] == "missing":
             yield Problem(path=path, message="is required", hint="see config/dev.toml")
         else:
-            message = item["msg"][0].lower() + item["msg"][1:]
+            said = item["msg"].removeprefix("Value error, ")
+            message = said[0].lower() + said[1:]
             yield Problem(
                 path=path, value=item["input"], message=message, hint="see config/dev.toml"
             )

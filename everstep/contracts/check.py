@@ -282,7 +282,7 @@ def _from_pydantic(error: ValidationError, name: str, field: FieldInfo) -> Itera
             yield Problem(
                 path=path,
                 value=item["input"],
-                message=item["msg"],
+                message=item["msg"].removeprefix("Value error, "),
                 hint="see docs/run-spec.schema.json for what this field takes",
             )
 

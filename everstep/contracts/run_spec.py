@@ -39,7 +39,7 @@ class Sharding(StrEnum):
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError("is no number")
+        raise ValueError("is no whole number")
     return value
 
 
