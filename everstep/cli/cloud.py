@@ -1,8 +1,10 @@
 """Where an environment's things are, from its stacks' outputs, and the clients to reach them."""
 
 import os
+import time
+from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -26,6 +28,20 @@ from everstep.policy.goodput import StepTime
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
 
+class LogEvent(NamedTuple):
+    """One line of one host: ``time`` in epoch seconds, ``host`` as its stream is called."""
+
+    time: float
+    host: str
+    text: str
+    id: str
+
+
+def error_code(error: ClientError) -> str:
+    """AWS's word for what went wrong, ``ThrottlingException``."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
 def default_env() -> str:
     """``EVERSTEP_ENV``; else the emulator's where an endpoint is set, else ``dev``."""
     return os.environ.get("EVERSTEP_ENV") or (
@@ -39,8 +55,14 @@ class Cloud:
     ``endpoint`` is an emulator of this machine: no proxy of the environment is asked for it.
     """
 
-    def __init__(self, env: str, session: boto3.Session | None = None, endpoint: str | None = None):
-        self.env, self._endpoint = env, endpoint
+    def __init__(
+        self,
+        env: str,
+        session: boto3.Session | None = None,
+        endpoint: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ):
+        self.env, self.clock, self._endpoint = env, clock, endpoint
         self._session = session or boto3.Session()
         self._config = Config(
             retries={"mode": "adaptive", "max_attempts": 5},
@@ -64,7 +86,7 @@ class Cloud:
             try:
                 answer = self.client("cloudformation").describe_stacks(StackName=stack)
             except ClientError as error:
-                if error.response["Error"]["Code"] != "ValidationError":
+                if error_code(error) != "ValidationError":
                     raise
                 fail(
                     f"environment {self.env!r} is not deployed here: no stack {stack!r}",
@@ -75,13 +97,17 @@ class Cloud:
                 found[output["OutputKey"]] = output["OutputValue"]
         return found
 
-    def machine_arn(self, team: str | None) -> str:
-        """The team's state machine; the only one where no team is named."""
-        machines = {
+    def machines(self) -> dict[str, str]:
+        """ARNs of the state machines by the team's construct id."""
+        return {
             key.removeprefix(names.OUTPUT_MACHINE): value
             for key, value in self.outputs.items()
             if key.startswith(names.OUTPUT_MACHINE)
         }
+
+    def machine_arn(self, team: str | None) -> str:
+        """The team's state machine; the only one where no team is named."""
+        machines = self.machines()
         wanted = names.construct_id(team) if team else next(iter(machines), "")
         if wanted not in machines or (team is None and len(machines) > 1):
             fail(
@@ -89,15 +115,20 @@ class Cloud:
             )
         return machines[wanted]
 
-    def run(self, run_id: str) -> Run:
+    def find_run(self, run_id: str) -> Run | None:
+        """None for a run whose spec was refused, or is not looked at yet, or that never was."""
         item = self._query(run_id, RUN_ITEM)
-        if not item:
+        return from_item(Run, item[0]) if item else None
+
+    def run(self, run_id: str) -> Run:
+        found = self.find_run(run_id)
+        if found is None:
             fail(
                 f"there is no run {run_id!r} in environment {self.env!r}",
                 "its spec may have been refused: look at the execution in the console",
                 NOT_FOUND,
             )
-        return from_item(Run, item[0])
+        return found
 
     def launches(self, run_id: str) -> list[Launch]:
         return [from_item(Launch, item) for item in self._query(run_id, LAUNCH_PREFIX)]
@@ -120,27 +151,42 @@ class Cloud:
         )
         return [{k: v["S"] for k, v in i.items()} for page in pages for i in page["Items"]]
 
-    def log_lines(self, run_id: str, launch: int, since: int = 0) -> list[tuple[float, str, str]]:
-        """(epoch seconds, host, text) of every host of a launch, in order of time."""
-        # An adopted run's first launch has its owner's name.
-        row = self._query(run_id, launch_item(launch))
-        job = from_item(Launch, row[0]).job_name if row else job_name(run_id, launch)
+    def log_events(self, job: str, since: float = 0.0, pattern: str = "") -> list[LogEvent]:
+        """Of every host of a job, from ``since`` (epoch seconds) on, in order of time."""
+        request = {"filterPattern": pattern} if pattern else {}
         try:
             pages = (
                 self.client("logs")
                 .get_paginator("filter_log_events")
-                .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/", startTime=since)
+                .paginate(
+                    logGroupName=LOG_GROUP,
+                    logStreamNamePrefix=f"{job}/",
+                    startTime=max(0, int(since * 1000)),
+                    **request,
+                )
             )
             events = [e for page in pages for e in page["events"]]
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ResourceNotFoundException":
-                return []
+            if error_code(error) == "ResourceNotFoundException":
+                return []  # no job has logged in this account yet
             raise
-        lines = [
-            (e["timestamp"] / 1000, e["logStreamName"].removeprefix(f"{job}/"), e["message"])
+        found = [
+            LogEvent(
+                e["timestamp"] / 1000,
+                e["logStreamName"].removeprefix(f"{job}/"),
+                e["message"],
+                e["eventId"],
+            )
             for e in events
         ]
-        return sorted(lines, key=lambda line: line[0])
+        return sorted(found, key=lambda event: event.time)
+
+    def log_lines(self, run_id: str, launch: int) -> list[tuple[float, str, str]]:
+        """(epoch seconds, host, text) of every host of a launch, in order of time."""
+        # An adopted run's first launch has its owner's name.
+        row = self._query(run_id, launch_item(launch))
+        job = from_item(Launch, row[0]).job_name if row else job_name(run_id, launch)
+        return [(e.time, e.host, e.text) for e in self.log_events(job)]
 
     def steps(self, run_id: str, launch: int) -> list[StepTime]:
         """The step lines of a launch."""

@@ -5,7 +5,20 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from everstep.cli.cloud import Cloud
+from everstep.cli.options import Env, Json, cloud_of
+from everstep.cli.output import emit
 from everstep.contracts import names
+
+
+def redrive_dlq(env: Env = None, as_json: Json = False) -> None:
+    """Give events that no handler could take to the handlers once more."""
+    rows = redrive(cloud_of(env))
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        state = "empty" if row["task"] is None else "on their way back"
+        print(f"{row['queue']}\t{row['messages']} messages\t{state}")
 
 
 def redrive(cloud: Cloud) -> list[dict[str, Any]]:

@@ -57,6 +57,34 @@ def show_status(view: RunView) -> None:
     out.print(table)
 
 
+def show_runs(rows: list[dict[str, Any]]) -> None:
+    """Newest first; in a pipe tab-separated, with all of the note."""
+    if not out.is_terminal:
+        for row in rows:
+            out.print("\t".join("" if x is None else str(x) for x in row.values()), markup=False)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("run", "state", "step", "attempts", "team", "cost", "started"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(
+            row["run_id"],
+            row["state"],
+            _progress(row["step"], row["steps"]),
+            str(row["attempts"]),
+            row["team"],
+            f"{row['gpu_hours']:.1f} GPU h" if row["usd"] is None else f"{row['usd']:.2f} USD",
+            row["started"].replace("T", " ")[:16],
+        )
+    out.print(table)
+
+
+def _progress(step: int | None, steps: int | None) -> str:
+    if step is None:
+        return "–"
+    return str(step) if not steps else f"{step}/{steps} ({step / steps:.0%})"
+
+
 def show_end(view: RunView) -> None:
     """Timeline, steps lost, goodput, final loss: how a run is told when it is over."""
     out.print("\ntimeline", style="bold")

@@ -120,6 +120,11 @@ class Run(BaseModel):
     """Why the run ends without a launch to blame: a quota that cannot fit, a wait that ran out."""
     note: str | None = None
 
+    @property
+    def ended(self) -> bool:
+        """Nothing happens to it any more by itself."""
+        return self.status in (RunStatus.DONE, RunStatus.GAVE_UP, RunStatus.STOPPED)
+
 
 class Outcome(BaseModel):
     """How a job ended, read from DescribeTrainingJob once it is terminal. Redacted."""

@@ -8,18 +8,18 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from emulator.service import around_proxy
-from everstep.cli.cloud import Cloud
+from everstep.cli.cloud import Cloud, LogEvent
 from everstep.cli.demo import OWNER, clear_killed
 from everstep.cli.errors import CliError
 from everstep.cli.local import local_cloud
 from everstep.cli.main import app
+from everstep.contracts.records import Launch, job_name
 
 RUN = CliRunner()
 ROOT = Path(__file__).parents[2]
@@ -103,9 +103,22 @@ def test_nothing_is_no_run_id() -> None:
             RUN.invoke(app, arguments, catch_exceptions=False)
 
 
+def launch_of(number: int) -> Launch:
+    return Launch(
+        run_id="run",
+        launch=number,
+        job_name=job_name("run", number),
+        execution_arn="arn",
+        instance_type="ml.m5.large",
+        nodes=2,
+        planned_epoch=0.0,
+    )
+
+
 def test_logs_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cloud, "launches", lambda *_: [SimpleNamespace(launch=n) for n in (1, 2)])
-    monkeypatch.setattr(Cloud, "log_lines", lambda *_: [(0.0, "algo-1-123", "hello")])
+    monkeypatch.setattr(Cloud, "launches", lambda *_: [launch_of(n) for n in (1, 2)])
+    events = [LogEvent(0.0, "algo-1-123", "hello", "1")]
+    monkeypatch.setattr(Cloud, "log_events", lambda *_: events)
     assert "algo-1  hello" in RUN.invoke(app, ["logs", "run", "--host", "algo-1"]).stdout
     for arguments, said in (
         (["--launch", "99"], "has no launch 99"),
