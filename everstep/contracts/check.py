@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from everstep.contracts import run_spec as spec
 from everstep.contracts.checkpoint_rules import checkpoint_problem
+from everstep.contracts.compute_rules import compute_problems
 from everstep.contracts.data_rules import data_problems
 from everstep.contracts.fp8_rules import fp8_shape_problems, fp8_target_problems
 from everstep.contracts.hyperparameters import to_hyperparameters
@@ -140,31 +141,6 @@ def _finish(sections: Sections) -> Iterator[Problem]:
         )
 
 
-def _instance_types(sections: Sections) -> Iterator[Problem]:
-    for i, target in enumerate(sections.get("compute") or []):
-        if target.instance_type not in INSTANCE_TYPES:
-            yield Problem(
-                path=f"compute.{i}.instance_type",
-                value=target.instance_type,
-                message="unknown instance type",
-                hint=f"did you mean {', '.join(similar_types(target.instance_type))}?",
-            )
-        if target.purchase == "spot" and target.warm_pool_seconds:
-            yield Problem(
-                path=f"compute.{i}.warm_pool_seconds",
-                value=target.warm_pool_seconds,
-                message="SageMaker keeps no warm pool for a spot job",
-                hint="set it to 0, or purchase to on_demand",
-            )
-        if (target.purchase == "training_plan") != (target.training_plan_arn is not None):
-            yield Problem(
-                path=f"compute.{i}.training_plan_arn",
-                value=target.training_plan_arn,
-                message="purchase training_plan and training_plan_arn go together",
-                hint="give both, or neither",
-            )
-
-
 def _mesh(sections: Sections) -> Iterator[Problem]:
     parallelism, train = sections.get("parallelism"), sections.get("train")
     model = sections.get("model")
@@ -223,7 +199,7 @@ def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _model,
     _data,
-    _instance_types,
+    compute_problems,
     _finish,
     _mesh,
     _fp8,

@@ -11,7 +11,6 @@ TAG = re.compile(r"[\w\s.:/=+\-@]*")
 VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 MAX_ENVIRONMENT = 90
 """SageMaker takes 100; the rest is Everstep's own."""
-PLAN_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]*:[0-9]{12}:training-plan/.+")
 
 
 def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
@@ -22,15 +21,6 @@ def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _environment(trainer.environment)
         yield from _command(trainer.command, trainer.image, trainer.launcher)
         yield from _long("trainer.hyperparameters", trainer.hyperparameters, 256, 2500)
-    for i, target in enumerate(sections.get("compute") or []):
-        arn = target.training_plan_arn
-        if arn is not None and not PLAN_ARN.fullmatch(arn):
-            yield Problem(
-                path=f"compute.{i}.training_plan_arn",
-                value=arn,
-                message="is not the ARN of a training plan",
-                hint="arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
-            )
 
 
 def _tags(tags: Mapping[str, str]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from everstep.contracts.failures import Decision, Failure, Rung, StopReason
 from everstep.contracts.payloads import Team
 from everstep.contracts.progress import Phase
-from everstep.contracts.run_spec import RunSpec
+from everstep.contracts.run_spec import Group, RunSpec
 
 RUN_ITEM = "run"
 LAUNCH_PREFIX = "launch#"
@@ -166,6 +166,8 @@ class Launch(BaseModel):
     subnet: str | None = None
     instance_type: str
     nodes: int
+    groups: list[Group] = Field(default_factory=list)
+    """Hosts beside the nodes that train."""
     resume_checkpoint: str | None = None
     resume_step: int = 0
     planned_epoch: float
@@ -174,6 +176,8 @@ class Launch(BaseModel):
     max_runtime_seconds: int | None = None
     """Shorter than the spec's where the budget leaves less: then ``budget_bound``."""
     budget_bound: bool = False
+    bounded_by: str | None = None
+    """Why it is shorter where it is not the budget: a training plan that ends."""
     spent_gpu_hours: float = 0.0
     spent_usd: float | None = None
     """By the run before this launch, so that the watchdog need not read the history."""

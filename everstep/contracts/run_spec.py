@@ -124,6 +124,18 @@ class Data(Datasets):
         return parts or [root]
 
 
+class Group(Section):
+    """Hosts of another type in the same job."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    instance_type: str
+    count: int = Field(default=1, ge=1, le=5000)
+
+
+TRAIN_GROUP = "train"
+"""The group of a target's own ``instance_type`` and ``nodes``, where there are others."""
+
+
 class Target(Section):
     """One way to get machines. The list in ``compute`` is tried in order."""
 
@@ -132,9 +144,20 @@ class Target(Section):
     purchase: Literal["on_demand", "spot", "training_plan"] = "on_demand"
     training_plan_arn: str | None = None
     zone: str | None = None
-    """An Availability Zone name; the stack's first training subnet where none is given."""
+    """An Availability Zone name. Null: the stack's first training subnet; the plan's own zone with
+    a training plan."""
     volume_gib: int = Field(default=100, ge=1, le=16384)
     warm_pool_seconds: int = Field(default=0, ge=0, le=3600)
+    groups: list[Group] = Field(default=[], max_length=4)
+    """Hosts beside those that train: a heterogeneous cluster, whose training group is ``train``.
+    Every host starts the same program, which finds its group in ``resourceconfig.json``."""
+    data_groups: list[str] = Field(default=[], max_length=5)
+    """Groups that get the data channel. Empty: all."""
+
+    @property
+    def hosts(self) -> int:
+        """Of the whole job."""
+        return self.nodes + sum(group.count for group in self.groups)
 
 
 class Parallelism(Section):
@@ -352,6 +375,19 @@ class Finish(Section):
     """Image that serves the registered model; without it a version holds weights alone."""
 
 
+class Service(Section):
+    """Switches of SageMaker's own around each training job: docs/capacity.md."""
+
+    infra_check: bool = True
+    """Health check of the hosts' GPUs before training; not on warm hosts, nor on CPU types."""
+    profiler: bool = False
+    """System metrics of every host twice a second, to the run's output. No rule is attached to
+    them: each would cost a processing instance a job."""
+    remote_debug: bool = False
+    """Let a person look into a running container (``everstep shell``). The environment's config
+    must allow it for the team."""
+
+
 class Trainer(Section):
     image: str = "trainer:stable"
     """``repository:tag`` in the account's registry, or a whole image URI."""
@@ -391,6 +427,7 @@ class RunSpec(Section):
     notify: Notify = Notify()
     watch: Watch = Watch()
     finish: Finish = Finish()
+    service: Service = Service()
     trainer: Trainer = Trainer()
     tags: dict[str, str] = Field(default_factory=dict, max_length=20)
 

@@ -44,7 +44,7 @@ def spend_of(launches: Iterable[Launch], prices_usd: Mapping[str, float]) -> Spe
     for launch in launches:
         seconds = launch.outcome.billable_seconds if launch.outcome else 0
         if seconds:
-            total = total.plus(cost(launch.instance_type, launch.nodes, seconds, prices_usd))
+            total = total.plus(cost_of(launch, seconds, prices_usd))
     return total
 
 
@@ -54,7 +54,15 @@ def spend_now(launch: Launch, prices_usd: Mapping[str, float], now: float) -> Sp
     if launch.started_epoch is None:
         return before
     seconds = max(0.0, now - launch.started_epoch)
-    return before.plus(cost(launch.instance_type, launch.nodes, seconds, prices_usd))
+    return before.plus(cost_of(launch, seconds, prices_usd))
+
+
+def cost_of(place: Launch | Target, seconds: float, prices_usd: Mapping[str, float]) -> Spend:
+    """Of all hosts of a job, every group of them, for so long."""
+    total = cost(place.instance_type, place.nodes, seconds, prices_usd)
+    for group in place.groups:
+        total = total.plus(cost(group.instance_type, group.count, seconds, prices_usd))
+    return total
 
 
 def cost(instance_type: str, nodes: int, seconds: float, prices_usd: Mapping[str, float]) -> Spend:
@@ -62,7 +70,7 @@ def cost(instance_type: str, nodes: int, seconds: float, prices_usd: Mapping[str
     kind = INSTANCE_TYPES.get(instance_type)
     price = prices_usd.get(instance_type)
     return Spend(
-        gpu_hours=hours * (kind.processes if kind else 1),
+        gpu_hours=hours * (max(1, kind.accelerators) if kind else 1),
         usd=None if price is None else hours * price,
     )
 
@@ -98,7 +106,7 @@ def seconds_left(
     budget: Budget, spend: Spend, target: Target, prices_usd: Mapping[str, float], now: float
 ) -> float | None:
     """How long one job on this target may run; None where no limit applies."""
-    hour = cost(target.instance_type, target.nodes, 3600, prices_usd)
+    hour = cost_of(target, 3600, prices_usd)
     left = []
     if budget.max_gpu_hours is not None:
         left.append((budget.max_gpu_hours - spend.gpu_hours) / hour.gpu_hours * 3600)

@@ -5,13 +5,13 @@ from typing import Any
 
 from everstep.contracts.env import TrainerEnv
 from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
-from everstep.contracts.failures import Rung
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.payloads import Team
 from everstep.contracts.progress import metric_definitions
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import RunSpec, Target, Trainer
+from everstep.policy.resources import limited_to, resource_config, service_switches
 
 DEADLINE_MARGIN_SECONDS = 600
 """The trainer ends this long before the service would end it, or a tenth of a short run time."""
@@ -74,7 +74,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
             **trainer.as_environment(),
         },
         "OutputDataConfig": {"S3OutputPath": f"{output_uri(run)}/jobs"},
-        "ResourceConfig": _resources(target, team),
+        "ResourceConfig": resource_config(target, team),
         "StoppingCondition": {"MaxRuntimeInSeconds": runtime},
         "Tags": [
             {"Key": key, "Value": value}
@@ -89,7 +89,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     if spec.report.tensorboard:
         where = f"{output_uri(run)}/{launch.launch:05d}/tensorboard"
         request["TensorBoardOutputConfig"] = {"S3OutputPath": where}
-    channels = [] if spec.data.mode == "s3" else [_channel(run)]
+    channels = [] if spec.data.mode == "s3" else [limited_to(target.data_groups, _channel(run))]
     if spec.model.weights_prefix:
         channels.append(weights_channel(run, spec.model.weights_prefix))
     if channels:
@@ -108,9 +108,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     if spec.retry.service_restarts:
         # Run time and wait are then limits over all restarts of the job together.
         request["RetryStrategy"] = {"MaximumRetryAttempts": spec.retry.service_restarts}
-    if INSTANCE_TYPES[target.instance_type].gpus and launch.rung is not Rung.WARM_HOSTS:
-        request["InfraCheckConfig"] = {"EnableInfraCheck": True}
-    return request
+    return request | service_switches(spec.service, target, launch, output_uri(run))
 
 
 def entry_point(trainer: Trainer, target: Target) -> dict[str, list[str]]:
@@ -155,21 +153,6 @@ def toolkit(trainer: Trainer, target: Target) -> dict[str, str]:
 def image_uri(image: str, team: Team) -> str:
     """``name:tag`` is looked up in the team's registry; a whole URI is taken as it is."""
     return image if "/" in image else f"{team.image_repository}/{image}"
-
-
-def _resources(target: Target, team: Team) -> dict[str, Any]:
-    resources: dict[str, Any] = {
-        "InstanceType": target.instance_type,
-        "InstanceCount": target.nodes,
-        "VolumeSizeInGB": target.volume_gib,
-    }
-    if team.kms_key_arn and not INSTANCE_TYPES[target.instance_type].nvme:
-        resources["VolumeKmsKeyId"] = team.kms_key_arn
-    if target.warm_pool_seconds:
-        resources["KeepAlivePeriodInSeconds"] = target.warm_pool_seconds
-    if target.training_plan_arn:
-        resources["TrainingPlanArn"] = target.training_plan_arn
-    return resources
 
 
 def _channel(run: Run) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Quotas are looked up by *name*: public lists of codes conflict. Names as Service
 for the service code ``sagemaker``, read 2026-11.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from everstep.contracts.run_spec import RunSpec, Target
 SERVICE_CODE = "sagemaker"
 LONGEST_RUN = "Longest run time for a training job"
 PER_JOB = "Maximum number of instances per training job"
+PLANS = "Number of training plans per Region"
 TOTAL = {
     "on_demand": "Number of instances across all training jobs",
     "spot": "Number of instances across all spot training jobs",
@@ -58,23 +60,41 @@ def usage_quota(instance_type: str, purchase: str) -> str:
     return f"{instance_type} for {kind} usage"
 
 
+def reserved_quota(instance_type: str) -> str:
+    """What may be bought in training plans."""
+    return (
+        f"Number of {instance_type} instances in reserved capacity across training plans per Region"
+    )
+
+
 def pool_quota(instance_type: str) -> str:
     return f"{instance_type} for training warm pool usage"
 
 
 def needs_of(spec: RunSpec, target: Target) -> list[Need]:
-    """Every quota that one job on this target touches. A training plan's machines count in none
-    of the usage quotas."""
+    """Every quota that one job on this target touches, each group counted. A training plan's
+    machines do not add to what is in use, but the type's own quota must be as large as the job:
+    AWS's guide, "Supported instance types, AWS Regions, and pricing" of training plans."""
+    planned, pool = target.purchase == "training_plan", target.warm_pool_seconds
     needs = [
         Need(LONGEST_RUN, spec.stop.max_runtime_hours * 3600, shared=False),
-        Need(PER_JOB, target.nodes, shared=False),
+        Need(PER_JOB, target.hosts, shared=False),
     ]
-    if target.purchase != "training_plan":
-        needs.append(Need(usage_quota(target.instance_type, target.purchase), target.nodes, True))
-        needs.append(Need(TOTAL[target.purchase], target.nodes, True))
-    if target.warm_pool_seconds:
-        needs.append(Need(pool_quota(target.instance_type), target.nodes, True))
+    for kind, count in by_type(target).items():
+        needs.append(Need(usage_quota(kind, target.purchase), count, shared=not planned))
+        if pool:
+            needs.append(Need(pool_quota(kind), count, shared=True))
+    if not planned:
+        needs.append(Need(TOTAL[target.purchase], target.hosts, shared=True))
     return needs
+
+
+def by_type(target: Target) -> dict[str, int]:
+    """Hosts of each type, the training group's first."""
+    counts = Counter({target.instance_type: target.nodes})
+    for group in target.groups:
+        counts[group.instance_type] += group.count
+    return dict(counts)
 
 
 def shortfalls(needs: Iterable[Need], quotas: Mapping[str, float]) -> list[Need]:

@@ -64,11 +64,11 @@ class Quotas:
         jobs = [r["TrainingJob"] for page in pages for r in page["Results"]]
         own = {"Key": TAG_RUN, "Value": run_id}
         return usage(
-            _in_use(job)
+            used
             for job in jobs
-            if job["ResourceConfig"].get("InstanceType")
-            and not job["ResourceConfig"].get("TrainingPlanArn")
+            if not job["ResourceConfig"].get("TrainingPlanArn")
             and not (job["TrainingJobName"] in pools and own in job.get("Tags", []))
+            for used in _in_use(job)
         )
 
     def _pools(self) -> list[str]:
@@ -79,14 +79,20 @@ class Quotas:
         return [j["TrainingJobName"] for page in pages for j in page["TrainingJobSummaries"]]
 
 
-def _in_use(job: dict[str, Any]) -> JobInUse:
+def _in_use(job: dict[str, Any]) -> Iterator[JobInUse]:
+    """Of one job, group by group. A job without hosts of its own (serverless) yields nothing."""
     resources = job["ResourceConfig"]
-    return JobInUse(
-        instance_type=resources["InstanceType"],
-        instances=resources["InstanceCount"],
-        spot=bool(job.get("EnableManagedSpotTraining")),
-        keeps_alive=bool(resources.get("KeepAlivePeriodInSeconds")),
-    )
+    # Of InstancePreferences, which jobs made elsewhere may have, SageMaker says what it chose.
+    kind = resources.get("InstanceType") or resources.get("SelectedInstanceType")
+    count = resources.get("InstanceCount") or resources.get("SelectedInstanceCount")
+    one = [{"InstanceType": kind, "InstanceCount": count}] if kind and count else []
+    for group in resources.get("InstanceGroups") or one:
+        yield JobInUse(
+            instance_type=group["InstanceType"],
+            instances=group["InstanceCount"],
+            spot=bool(job.get("EnableManagedSpotTraining")),
+            keeps_alive=bool(resources.get("KeepAlivePeriodInSeconds")),
+        )
 
 
 def _chunks(names: list[str]) -> Iterator[Iterable[str]]:

@@ -128,21 +128,13 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ),
     (
         "plan without an ARN",
-        spec(compute=[{"instance_type": "ml.m5.large", "purchase": "training_plan"}]),
+        spec(compute=[{**P5, "purchase": "training_plan"}]),
         "compute.0.training_plan_arn",
         None,
     ),
     (
         "an ARN that is none",
-        spec(
-            compute=[
-                {
-                    "instance_type": "ml.m5.large",
-                    "purchase": "training_plan",
-                    "training_plan_arn": "x",
-                }
-            ]
-        ),
+        spec(compute=[{**P5, "purchase": "training_plan", "training_plan_arn": "x"}]),
         "compute.0.training_plan_arn",
         "x",
     ),

@@ -67,6 +67,18 @@ SPECS: dict[str, dict[str, Any]] = {
     "service restarts": {"compute": [P5], "retry": {"service_restarts": 2}},
     "warm pool": {"compute": [{**P5, "warm_pool_seconds": 3600}]},
     "training plan": {"compute": [{**P5, "purchase": "training_plan", "training_plan_arn": PLAN}]},
+    "groups": {
+        "compute": [
+            {
+                **P5,
+                "groups": [{"name": "data", "instance_type": "ml.c5.18xlarge", "count": 2}],
+                "data_groups": ["data"],
+            }
+        ],
+        "trainer": {"command": ["python", "fork.py"]},
+    },
+    "switches": {"compute": [P5], "service": {"profiler": True, "remote_debug": True}},
+    "no check": {"compute": [P5], "service": {"infra_check": False}},
     "reporting": {"report": {"tensorboard": True, "mlflow": "https://x", "profile": "1-2"}},
     "torchrun": {
         "trainer": {"launcher": "torchrun", "command": ["train.py", "--x"]},
@@ -102,7 +114,13 @@ SPECS: dict[str, dict[str, Any]] = {
             "hyperparameters": {f"h{i}": "y" * 2500 for i in range(90)},
         },
     },
-    **{kind: {"compute": [{"instance_type": kind}]} for kind in INSTANCE_TYPES},
+    **{
+        name: {
+            "compute": [{"instance_type": name}],
+            **({"trainer": {"command": ["python", "neuron.py"]}} if kind.neuron_cores else {}),
+        }
+        for name, kind in INSTANCE_TYPES.items()
+    },
 }
 
 
@@ -184,6 +202,28 @@ def test_torchrun_comes_before_the_program() -> None:
     assert algorithm["ContainerArguments"] == ["train.py", "--x"]
 
 
+def test_groups_are_the_clusters_and_the_data_goes_where_it_is_asked_for() -> None:
+    request = make("groups")
+    assert request["ResourceConfig"]["InstanceGroups"] == [
+        {"InstanceGroupName": "train", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 4},
+        {"InstanceGroupName": "data", "InstanceType": "ml.c5.18xlarge", "InstanceCount": 2},
+    ]
+    (channel,) = request["InputDataConfig"]
+    assert channel["DataSource"]["S3DataSource"]["InstanceGroupNames"] == ["data"]
+    (plain,) = make()["InputDataConfig"]
+    assert "InstanceGroupNames" not in plain["DataSource"]["S3DataSource"]
+
+
+def test_the_services_switches_are_sent_only_where_they_are_asked_for() -> None:
+    on, off = make("switches"), make("no check")
+    assert on["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
+    assert on["ProfilerConfig"]["S3OutputPath"] == "s3://out/research/my-run/00003/profiler"
+    assert "ProfilerRuleConfigurations" not in on  # a rule costs a processing instance
+    assert on["InfraCheckConfig"] == {"EnableInfraCheck": True}
+    assert not {"RemoteDebugConfig", "ProfilerConfig", "InfraCheckConfig"} & set(off)
+    assert not {"RemoteDebugConfig", "ProfilerConfig"} & set(make())
+
+
 def test_the_toolkit_is_told_of_mpi_and_starts_by_itself() -> None:
     request = make("mpi")
     assert "ContainerEntrypoint" not in request["AlgorithmSpecification"]
@@ -231,7 +271,10 @@ def test_a_request_keeps_the_rules_that_no_model_states(name: str) -> None:
     assert (
         stop.get("MaxWaitTimeInSeconds", stop["MaxRuntimeInSeconds"]) >= stop["MaxRuntimeInSeconds"]
     )
-    assert not (INSTANCE_TYPES[resources["InstanceType"]].nvme and "VolumeKmsKeyId" in resources)
+    machines = resources.get("InstanceGroups", [resources])
+    local = any(INSTANCE_TYPES[group["InstanceType"]].nvme for group in machines)
+    assert local != ("VolumeKmsKeyId" in resources)
+    assert ("InstanceType" in resources) != ("InstanceGroups" in resources)
     assert len({t["Key"] for t in request["Tags"]}) == len(request["Tags"]) <= 50
     assert len(request["Environment"]) <= 100
 

@@ -80,10 +80,31 @@ def test_spot_has_quotas_of_its_own() -> None:
     assert verdict(purchase="spot", nodes=2, used={USAGE: 8, TOTAL["on_demand"]: 20})[0] is Room.GO
 
 
-def test_a_training_plan_counts_in_no_usage_quota() -> None:
-    arn = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/x"
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/x"
+
+
+def test_a_training_plan_shares_no_quota_with_others_but_must_fit_the_types_own() -> None:
     full = {USAGE: 8, TOTAL["on_demand"]: 20}
-    assert verdict(purchase="training_plan", training_plan_arn=arn, used=full)[0] is Room.GO
+    plan = {"purchase": "training_plan", "training_plan_arn": ARN}
+    assert verdict(used=full, **plan)[0] is Room.GO
+    room, reason = verdict(nodes=16, **plan)
+    assert room is Room.NEVER
+    assert reason == f"needs 16 of quota {USAGE!r}, which is 8"
+
+
+GROUPS = [
+    {"name": "spare", "instance_type": P5, "count": 2},
+    {"name": "data", "instance_type": "ml.c5.18xlarge", "count": 3},
+]
+
+
+def test_each_group_counts_in_its_types_quota_and_all_in_the_jobs() -> None:
+    c5 = "ml.c5.18xlarge for training job usage"
+    assert verdict({**PLENTY, c5: 3}, groups=GROUPS)[0] is Room.GO
+    assert verdict({**PLENTY, c5: 2}, groups=GROUPS)[1] == f"needs 3 of quota {c5!r}, which is 2"
+    assert verdict({**PLENTY, USAGE: 5}, groups=GROUPS)[1].startswith(f"needs 6 of quota {USAGE!r}")
+    assert verdict({**PLENTY, PER_JOB: 8}, groups=GROUPS)[1].startswith("needs 9 of quota")
+    assert verdict({**PLENTY, TOTAL["on_demand"]: 8}, groups=GROUPS)[0] is Room.NEVER
 
 
 def test_a_warm_pool_needs_its_own_quota() -> None:
