@@ -36,6 +36,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         subnet=_subnet(run, target),
         instance_type=target.instance_type,
         nodes=target.nodes,
+        groups=target.groups,
         resume_checkpoint=newest.checkpoint if newest else None,
         resume_step=newest.step if newest else 0,
         planned_epoch=services.clock(),
