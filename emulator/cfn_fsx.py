@@ -37,6 +37,7 @@ def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[st
 def association(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
     """A link, kept beside the files. Only automatic imports show anything."""
     system, path = properties["FileSystemId"], properties["FileSystemPath"]
+    (folder(world, system) / MOUNT / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
     if "AutoImportPolicy" in properties.get("S3", {}):
         kept = folder(world, system) / LINKS
         links = json.loads(kept.read_text()) if kept.exists() else {}

@@ -61,6 +61,9 @@ class FileSystem(_Section):
     read_cache_gib: int | None = None
     """Intelligent tiering only; sized with the throughput where none is given."""
     efa: bool = False
+    checkpoints: bool = False
+    """Keep checkpoints of runs with ``checkpoint.storage`` ``fsx`` below ``/checkpoints/{team}``,
+    which is linked to the team's part of the checkpoint bucket, with nothing exported by itself."""
     export: bool = False
     """Also link ``/exports/{team}`` to the output bucket: what a job puts there goes to S3 by
     itself, in no order that a manifest could rely on."""

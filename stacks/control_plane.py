@@ -123,6 +123,8 @@ class ControlPlaneStack(Stack):
             kms_key_arn=self.storage.key.key_arn,
             file_system_id=file_system.id if file_system else None,
             file_system_path=file_system.path(team) if file_system else None,
+            file_system_checkpoints=file_system.checkpoints(team) if file_system else None,
+            file_system_zone=self.config.file_system_zone if file_system else None,
             model_package_group=self._model_group(team),
             adopt_job_roles=self.adopted_roles[team],
         )

@@ -11,6 +11,7 @@ from constructs import Construct
 
 from stacks.config import FileSystem
 
+CHECKPOINTS = "/checkpoints"
 EXPORTS = "/exports"
 CHANGES = ["NEW", "CHANGED", "DELETED"]
 
@@ -19,7 +20,8 @@ class LustreFileSystem(Construct):
     """``/{team}`` mirrors ``s3://{data}/{team}/``: imported when read, never exported by itself.
 
     Export promises no order, so a manifest could arrive before its data: what is committed on the
-    file system is decided by the trainer alone. With ``export``, ``/exports/{team}`` is a second
+    file system is decided by the trainer alone. With ``checkpoints``, ``/checkpoints/{team}`` is
+    where, linked without any automatism to where the checkpoint bucket has them. With ``export``, ``/exports/{team}`` is a second
     link, to ``s3://{output}/{team}/fsx/``, for files that stand alone; no job's contract names it.
     """
 
@@ -34,6 +36,7 @@ class LustreFileSystem(Construct):
         group: ec2.ISecurityGroup,
         key: kms.IKey,
         data: s3.IBucket,
+        checkpoints: s3.IBucket,
         output: s3.IBucket,
         removal: RemovalPolicy,
     ) -> None:
@@ -59,27 +62,28 @@ class LustreFileSystem(Construct):
             tags=[CfnTag(key="Name", value="everstep")],
         )
         self.file_system.apply_removal_policy(removal)
-        for team in teams:
-            self._link(f"Data-{team}", f"/{team}", f"s3://{data.bucket_name}/{team}/", imports=True)
+        self._keeps_checkpoints = settings.checkpoints
+        dra = fsx.CfnDataRepositoryAssociation
+        imports = dra.S3Property(auto_import_policy=dra.AutoImportPolicyProperty(events=CHANGES))
+        exports = dra.S3Property(auto_export_policy=dra.AutoExportPolicyProperty(events=CHANGES))
+        for team in teams if settings.storage == "SSD" else []:
+            self._link(f"Data-{team}", f"/{team}", f"s3://{data.bucket_name}/{team}/", imports)
+            if settings.checkpoints:
+                where = f"s3://{checkpoints.bucket_name}/{team}/"
+                self._link(f"Checkpoints-{team}", f"{CHECKPOINTS}/{team}", where, None)
             if settings.export:
                 where = f"s3://{output.bucket_name}/{team}/fsx/"
-                self._link(f"Export-{team}", f"{EXPORTS}/{team}", where, imports=False)
+                self._link(f"Export-{team}", f"{EXPORTS}/{team}", where, exports)
 
-    def _link(self, name: str, path: str, bucket: str, *, imports: bool) -> None:
-        dra = fsx.CfnDataRepositoryAssociation
-        policy = (
-            {"auto_import_policy": dra.AutoImportPolicyProperty(events=CHANGES)}
-            if imports
-            else {"auto_export_policy": dra.AutoExportPolicyProperty(events=CHANGES)}
-        )
-        dra(
+    def _link(self, name: str, path: str, bucket: str, policy: Any) -> None:
+        fsx.CfnDataRepositoryAssociation(
             self,
             name,
             file_system_id=self.file_system.ref,
             file_system_path=path,
             data_repository_path=bucket,
-            batch_import_meta_data_on_create=imports,
-            s3=dra.S3Property(**policy),
+            batch_import_meta_data_on_create=policy is not None and bool(policy.auto_import_policy),
+            s3=policy,
         )
 
     @property
@@ -89,6 +93,12 @@ class LustreFileSystem(Construct):
     def path(self, team: str) -> str:
         """What a training job's FileSystemDataSource names: the mount name comes first."""
         return f"/{self.file_system.attr_lustre_mount_name}/{team}"
+
+    def checkpoints(self, team: str) -> str | None:
+        """The same of its checkpoints; None where none are kept here."""
+        if not self._keeps_checkpoints:
+            return None
+        return f"/{self.file_system.attr_lustre_mount_name}{CHECKPOINTS}/{team}"
 
 
 def _performance(settings: FileSystem) -> dict[str, Any]:

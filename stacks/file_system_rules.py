@@ -31,6 +31,13 @@ def file_system_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
     else:
         yield from _tiered(fsx)
     yield from _unused(fsx)
+    if fsx.checkpoints and fsx.deployment == "SCRATCH_2":
+        yield _problem(
+            "checkpoints",
+            True,
+            "a scratch file system is not replicated: a checkpoint is what must not be lost",
+            'deployment = "PERSISTENT_2", or checkpoints = false',
+        )
     yield from _place(fsx, sections)
     yield from _associations(fsx, sections)
 
@@ -164,7 +171,16 @@ def _place(fsx: Any, sections: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _associations(fsx: Any, sections: Mapping[str, Any]) -> Iterator[Problem]:
     teams = sections.get("teams") or []
-    each = 2 if fsx.export else 1
+    if fsx.storage == "INTELLIGENT_TIERING":
+        if fsx.export:
+            yield _problem(
+                "export",
+                True,
+                "intelligent tiering takes no link to a bucket",
+                'export = false, or storage = "SSD"',
+            )
+        return
+    each = 1 + fsx.export + fsx.checkpoints
     if each * len(teams) > MAX_ASSOCIATIONS:
         yield Problem(
             path=PATH,

@@ -55,6 +55,7 @@ class StorageStack(Stack):
                 group=lustre_group,
                 key=self.key,
                 data=self.data,
+                checkpoints=self.checkpoints,
                 output=self.output,
                 removal=self.removal,
             )

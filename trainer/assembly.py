@@ -26,13 +26,13 @@ from trainer.lora import lora_identity
 from trainer.optim import build_optimizer
 from trainer.parallel import Layout, build_model, layout_of
 from trainer.pulse import Timeouts
+from trainer.records import RecordedStore, open_checkpoints
 from trainer.replicas import Replicas
 from trainer.report import Reporter
 from trainer.reporting import reporting
 from trainer.restarted import Moved
 from trainer.skips import Skips
 from trainer.sources import open_samples, open_validation
-from trainer.store import open_store
 from trainer.straggler import OwnTime, Stragglers
 from trainer.validation import Validation
 
@@ -90,7 +90,9 @@ def assemble(
     validation = Validation(held_out, model, layout, recipe, device, report)
     seed_rng(recipe.seed, 0, worker.rank)
 
-    store = open_store(env.checkpoint_uri)
+    store = open_checkpoints(env)
+    if isinstance(store, RecordedStore) and worker.rank == 0:
+        store.mend()
     state = LoopState(
         mesh=str(layout),
         identity=_identity(config, samples)

@@ -18,7 +18,7 @@ from emulator.cloudwatch import put_metrics, write_log
 from emulator.front import HOST_KEY_PREFIX
 from emulator.names import REGION, arn
 from emulator.processes import base_environment
-from emulator.training.storage import download
+from emulator.training.storage import NoSuchData, download
 from emulator.world import World
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.progress import parse_line
@@ -169,7 +169,12 @@ class Host:
             command[:1] = [sys.executable, "-m", "torch.distributed.run"]
         # All hosts are this machine: what /etc/hosts does there, and a port for each job.
         here = f"127.0.0.1:{self._port}"
-        return [re.sub(r"\balgo-1:[0-9]+", here, word) for word in command]
+        return [self._here(re.sub(r"\balgo-1:[0-9]+", here, word)) for word in command]
+
+    def _here(self, path: str) -> str:
+        """A container's own path, as this machine has it for this host."""
+        below = path.removeprefix("/opt/ml/")
+        return path if below == path else str(self.root / below)
 
     def _environment(self) -> dict[str, str]:
         key = HOST_KEY_PREFIX + hashlib.sha256(self.job.encode()).hexdigest()[:16].upper()
@@ -198,7 +203,7 @@ class Host:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             "OMP_NUM_THREADS": "1",
-            **self._request.get("Environment", {}),
+            **{k: self._here(v) for k, v in self._request.get("Environment", {}).items()},
             # Where this machine differs from a SageMaker host: not for the job to change.
             "EVERSTEP_ML_ROOT": str(self.root),
             "EVERSTEP_MASTER_ADDR": "127.0.0.1",
@@ -223,11 +228,13 @@ class Host:
             system = source["FileSystemDataSource"]
             name, directory = system["FileSystemId"], system["DirectoryPath"]
             shared = cfn_fsx.folder(self._world, name) / directory.lstrip("/")
-            shared.mkdir(parents=True, exist_ok=True)
             prefix = cfn_fsx.linked_prefix(self._world, name, directory)
             with _IMPORT:
-                if prefix and not any(shared.iterdir()):
+                if prefix and not shared.exists():
+                    shared.mkdir(parents=True)
                     download(f"{prefix}/", shared)
+            if not shared.is_dir():
+                raise NoSuchData(f"{name} has no directory {directory}")
             folder.symlink_to(shared, target_is_directory=True)
             return
         folder.mkdir(exist_ok=True)

@@ -185,17 +185,6 @@ def _checkpoint(sections: Sections) -> Iterator[Problem]:
         yield problem
 
 
-def _first_cut_storage(sections: Sections) -> Iterator[Problem]:
-    checkpoint = sections.get("checkpoint")
-    if checkpoint is not None and checkpoint.storage == "fsx":
-        yield Problem(
-            path="checkpoint.storage",
-            value="fsx",
-            message="this version cannot see checkpoints on a file system from the control plane",
-            hint="use s3",
-        )
-
-
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _model,
     _data,
@@ -205,7 +194,6 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _fp8,
     _lora,
     _checkpoint,
-    _first_cut_storage,
     limit_problems,
 )
 

@@ -60,6 +60,10 @@ class Team(BaseModel):
     kms_key_arn: str | None = None
     file_system_id: str | None = None
     file_system_path: str | None = None
+    """Mount name and folder below which ``spec.data.prefix`` lies."""
+    file_system_checkpoints: str | None = None
+    """Mount name and folder of checkpoints, one folder a run. None: none are kept there."""
+    file_system_zone: str | None = None
     model_package_group: str | None = None
     adopt_job_roles: list[str] = Field(default_factory=list)
     """Roles of jobs made elsewhere that this team's machine may take over."""

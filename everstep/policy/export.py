@@ -11,6 +11,11 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.manifest import Manifest
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.file_system import (
+    checkpoint_channels,
+    checkpoint_folder,
+    keeps_checkpoints,
+)
 from everstep.policy.job_request import (
     WEIGHTS_CHANNEL,
     checkpoint_uri,
@@ -50,7 +55,8 @@ def export_dtype(spec: RunSpec) -> str:
 def export_request(run: Run, export: Launch) -> dict[str, Any]:
     """CreateTrainingJob of one try, in botocore's shape."""
     spec, team, finish, plan = run.spec, run.team, run.spec.finish, export.plan
-    source = f"{checkpoint_uri(run)}/{plan.checkpoint}"
+    saved = checkpoint_folder(run) if keeps_checkpoints(run) else checkpoint_uri(run)
+    source = f"{saved}/{plan.checkpoint}"
     dataset = f"{team.data_uri}/{spec.data.folders[0]}"
     environment = TrainerEnv(
         run_id=run.run_id,
@@ -96,8 +102,11 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
             }.items()
         ],
     }
+    channels = checkpoint_channels(run, access="ro")
     if spec.model.lora and spec.model.weights_prefix:
-        request["InputDataConfig"] = [weights_channel(run, spec.model.weights_prefix)]
+        channels.append(weights_channel(run, spec.model.weights_prefix))
+    if channels:
+        request["InputDataConfig"] = channels
     if team.kms_key_arn:
         request["OutputDataConfig"]["KmsKeyId"] = team.kms_key_arn
         if not INSTANCE_TYPES[finish.instance_type].nvme:

@@ -11,6 +11,12 @@ from everstep.contracts.payloads import Team
 from everstep.contracts.progress import metric_definitions
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import RunSpec, Target, Trainer
+from everstep.policy.file_system import (
+    checkpoint_channels,
+    checkpoint_folder,
+    data_source,
+    keeps_checkpoints,
+)
 from everstep.policy.resources import limited_to, resource_config, service_switches
 
 DEADLINE_MARGIN_SECONDS = 600
@@ -25,6 +31,7 @@ PATIENT_SDK = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
 
 
 def checkpoint_uri(run: Run) -> str:
+    """S3: the checkpoints, or copies of the manifests of those on a file system."""
     return f"{run.team.checkpoint_uri}/{run.run_id}"
 
 
@@ -42,13 +49,14 @@ def runtime_seconds(spec: RunSpec) -> int:
 
 def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     """Botocore's shape, ready to send."""
-    spec, team = run.spec, run.team
+    spec, team, mounted = run.spec, run.team, keeps_checkpoints(run)
     target = spec.target(launch.target)
     runtime = launch.max_runtime_seconds or runtime_seconds(spec)
     trainer = TrainerEnv(
         run_id=run.run_id,
         launch=launch.launch,
-        checkpoint_uri=checkpoint_uri(run),
+        checkpoint_uri=checkpoint_folder(run) if mounted else checkpoint_uri(run),
+        checkpoint_record_uri=checkpoint_uri(run) if mounted else None,
         output_uri=output_uri(run),
         data_uri=data_uri(run) if spec.data.mode == "s3" else None,
         resume_from=launch.resume_checkpoint,
@@ -92,6 +100,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
     channels = [] if spec.data.mode == "s3" else [limited_to(target.data_groups, _channel(run))]
     if spec.model.weights_prefix:
         channels.append(weights_channel(run, spec.model.weights_prefix))
+    channels += checkpoint_channels(run)
     if channels:
         request["InputDataConfig"] = channels
     if team.kms_key_arn:
@@ -156,17 +165,7 @@ def image_uri(image: str, team: Team) -> str:
 
 
 def _channel(run: Run) -> dict[str, Any]:
-    if run.spec.data.mode == "fsx":
-        source: dict[str, Any] = {
-            "FileSystemDataSource": {
-                "FileSystemId": run.team.file_system_id,
-                "FileSystemType": "FSxLustre",
-                "DirectoryPath": f"{run.team.file_system_path}/{run.spec.data.prefix.strip('/')}",
-                "FileSystemAccessMode": "ro",
-            }
-        }
-    else:
-        source = _s3_prefix(data_uri(run))
+    source = data_source(run) if run.spec.data.mode == "fsx" else _s3_prefix(data_uri(run))
     return {"ChannelName": CHANNEL, "DataSource": source}
 
 

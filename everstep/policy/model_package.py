@@ -6,6 +6,7 @@ from typing import Any
 
 from everstep.contracts.exports import ExportManifest
 from everstep.contracts.records import Run
+from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
 from everstep.policy.job_request import checkpoint_uri, image_uri
 
 
@@ -23,10 +24,11 @@ def model_package(
     container: dict[str, Any] = {"ModelDataSource": {"S3DataSource": source}}
     if run.spec.finish.inference_image:
         container["Image"] = image_uri(run.spec.finish.inference_image, run.team)
+    saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
     facts = {
         "everstep:run": run.run_id,
         "everstep:team": run.team.name,
-        "everstep:checkpoint": f"{checkpoint_uri(run)}/{export.checkpoint}",
+        "everstep:checkpoint": f"{saved}/{export.checkpoint}",
         "everstep:step": str(export.step),
         "everstep:tokens": str(export.tokens),
         "everstep:parameters": str(export.parameters),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
+from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
 from everstep.policy.job_request import checkpoint_uri
 
 Kind = Literal["done", "give_up", "retry", "wait", "budget"]
@@ -147,7 +148,8 @@ def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
     trained = [x for x in launches if not x.export]
     saved = max((x.committed_step or x.resume_step for x in trained), default=0)
     step = run.final_step or saved
-    lines = [f"Committed: step {step} of {run.spec.stop.steps}, below {checkpoint_uri(run)}/"]
+    saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
+    lines = [f"Committed: step {step} of {run.spec.stop.steps}, below {saved}/"]
     if run.export_uri:
         lines.append(f"Export: {run.export_uri}/")
     if run.model_package_arn:

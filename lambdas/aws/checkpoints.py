@@ -31,8 +31,11 @@ class Checkpoints:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def newest(self, uri: str) -> Committed | None:
-        """The newest committed checkpoint below a run's prefix. The trainer verifies contents."""
+    def newest(self, uri: str, *, recorded: bool = False) -> Committed | None:
+        """The newest committed checkpoint below a run's prefix. The trainer verifies contents.
+
+        ``recorded``: the prefix holds copies of manifests alone, the files lie elsewhere.
+        """
         bucket, prefix = split(uri)
         names = [
             name
@@ -41,7 +44,8 @@ class Checkpoints:
             if (name := CheckpointName.parse(entry["Prefix"]))
         ]
         for name in sorted(names, key=lambda n: n.order, reverse=True):
-            manifest = self._whole(bucket, f"{prefix}/{name}", MANIFEST_NAME, Manifest)
+            folder = f"{prefix}/{name}"
+            manifest = self._whole(bucket, folder, MANIFEST_NAME, Manifest, alone=recorded)
             if manifest is not None:
                 return Committed(name=name, manifest=manifest)
         return None
@@ -51,9 +55,9 @@ class Checkpoints:
         return self._whole(*split(uri), EXPORT_MANIFEST, ExportManifest)
 
     def _whole(
-        self, bucket: str, folder: str, name: str, kind: type[ManifestT]
+        self, bucket: str, folder: str, name: str, kind: type[ManifestT], *, alone: bool = False
     ) -> ManifestT | None:
-        """The manifest, where each file that it names is there in its size."""
+        """The manifest, where each file that it names is there in its size; or ``alone``."""
         text = self.read(f"s3://{bucket}/{folder}/{name}")
         if text is None:
             return None
@@ -61,6 +65,8 @@ class Checkpoints:
             manifest = kind.model_validate_json(text)
         except ValidationError:
             return None  # torn: not committed
+        if alone:
+            return manifest
         sizes = {
             item["Key"].removeprefix(f"{folder}/"): item["Size"]
             for page in self._pages(bucket, f"{folder}/")

@@ -7,6 +7,7 @@ from everstep.contracts.failures import Action, Failure, FailureClass
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import ExportPlan, Launch, Run, export_job_name
 from everstep.policy.export import export_dtype, export_uri, volume_gib
+from everstep.policy.file_system import subnet_of
 from everstep.policy.redact import redact
 from lambdas.aws.checkpoints import Committed
 from lambdas.aws.services import Services
@@ -40,13 +41,12 @@ def plan_export(
     step: Step, run: Run, number: int, plan: ExportPlan, services: Services, wait_seconds: int = 0
 ) -> dict[str, Any]:
     """The row of one try, made once, and the payload that leads to it."""
-    subnets = next(iter(run.team.subnets.values()), None)
     export = Launch(
         run_id=run.run_id,
         launch=number,
         job_name=export_job_name(run.run_id, number),
         execution_arn=step.execution_arn,
-        subnet=subnets[0] if subnets else None,
+        subnet=subnet_of(run),
         instance_type=run.spec.finish.instance_type,
         nodes=1,
         planned_epoch=services.clock(),

@@ -7,6 +7,7 @@ from everstep.contracts.payloads import Start
 from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import RunSpec
 from everstep.contracts.secrets import without_secrets
+from everstep.policy.file_system import file_system_problems
 from lambdas.aws.checkpoints import Checkpoints
 
 POINTER = "spec"
@@ -38,20 +39,12 @@ def read_spec(start: Start, objects: Checkpoints) -> tuple[Any, list[Problem]]:
 def dataset_problems(spec: RunSpec, start: Start, objects: Checkpoints) -> list[Problem]:
     """Every dataset is there, and the model's vocabulary holds its tokens."""
     data = spec.data
-    if data.mode == "fsx" and start.team.file_system_id is None:
-        return [
-            Problem(
-                path="data.mode",
-                value="fsx",
-                message="this stack has no file system",
-                hint="enable fsx in the environment's config, or use file, fastfile or s3",
-            )
-        ]
+    if problems := list(file_system_problems(spec, start.team)):
+        return problems
     whole = [("data.prefix", data.prefix)]
     parts = [(f"data.mixture.{i}.prefix", part.prefix) for i, part in enumerate(data.mixture)]
     held_out = [("data.validation", data.validation)] if data.validation else []
     vocab_size = resolve_model(spec.model).vocab_size
-    problems = []
     for path, value in [*(parts or whole), *held_out]:
         below = "" if path == "data.prefix" else f"/{value.strip('/')}"
         uri = f"{start.team.data_uri}/{data.prefix.strip('/')}{below}/index.json"

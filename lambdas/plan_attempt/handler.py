@@ -5,7 +5,7 @@ from typing import Any
 from everstep.contracts.failures import Failure, StopReason
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
-from everstep.contracts.run_spec import Target
+from everstep.policy.file_system import subnet_of
 from everstep.policy.ladder import rung_of
 from everstep.policy.quota import Room, judge, needs_of
 from lambdas.aws.marks import newest_mark
@@ -33,7 +33,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         job_name=job_name(run.run_id, number),
         execution_arn=step.execution_arn,
         target=index,
-        subnet=_subnet(run, target),
+        subnet=subnet_of(run, target.zone),
         instance_type=target.instance_type,
         nodes=target.nodes,
         groups=target.groups,
@@ -66,15 +66,6 @@ def _with_room(run: Run, wish: int, services: Services) -> int:
         if judge(needs_of(run.spec, run.spec.target(index)), values, used).room is Room.GO:
             return index
     return wish
-
-
-def _subnet(run: Run, target: Target) -> str | None:
-    """One zone: EFA does not cross zones, and CreateTrainingJob takes no placement group."""
-    subnets = run.team.subnets
-    if not subnets or run.adopted is not None:
-        return None
-    zone = target.zone if target.zone in subnets else next(iter(subnets))
-    return subnets[zone][0]
 
 
 handler = state_handler(Step, act)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from everstep.contracts.payloads import State, Step
-from everstep.policy.job_request import checkpoint_uri
 from lambdas.aws.exports import after_training
+from lambdas.aws.marks import newest_committed
 from lambdas.aws.services import Services, state_handler
 
 
@@ -15,7 +15,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         # A foreign program keeps no manifest: its own exit code is all there is to go by.
         services.store.update(run, final_step=launch.last_step)
         return step.to(State.FINISH)
-    newest = services.checkpoints.newest(checkpoint_uri(run))
+    newest = newest_committed(run, services.checkpoints)
     wanted = run.spec.stop.steps
     if newest is None:
         missing = "the job says Completed, and there is no committed checkpoint"

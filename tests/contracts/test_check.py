@@ -261,7 +261,6 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "parallelism.tensor",
         2,
     ),
-    ("checkpoints on fsx", spec(checkpoint={"storage": "fsx"}), "checkpoint.storage", "fsx"),
     ("prefix that climbs", spec(data="/a"), "data.prefix", "/a"),
     ("tag with a quote", spec(tags={"a": "it's"}), "tags.a", "it's"),
     ("our own tag", spec(tags={"everstep:run": "x"}), "tags.everstep:run", "x"),

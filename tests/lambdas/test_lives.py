@@ -35,6 +35,7 @@ class Life:
         self.arn = EXECUTION.removesuffix(RUN) + name
         self.name, self.spec, self.redrives = name, {**SPEC, **spec}, 0
         self.payload: dict[str, Any] = {}
+        self.team = TEAM
         self.at, self.error = State.VALIDATE_SPEC, ""
         world.machine.executions[self.arn] = "RUNNING"
         world.put_dataset()
@@ -72,7 +73,7 @@ class Life:
             return {
                 "execution_arn": self.arn,
                 "execution_name": self.name,
-                "team": TEAM.model_dump(),
+                "team": self.team.model_dump(),
                 "input": self.spec,
             }
         if self.at in TOKEN_STATES:

@@ -626,10 +626,14 @@ class World:
         index = json.dumps({"vocab_size": vocabulary})
         self.put_object(f"{TEAM.data_uri}/stdlib/index.json", index)
 
-    def put_checkpoint(self, step: int, launch: int = 1, *, final: bool = False) -> str:
+    def put_checkpoint(
+        self, step: int, launch: int = 1, *, final: bool = False, recorded: bool = False
+    ) -> str:
+        """``recorded``: the files are on a file system, and only the manifest's copy is here."""
         name = CheckpointName(step=step, launch=launch)
         folder = f"{TEAM.checkpoint_uri}/{RUN}/{name}"
-        self.put_object(f"{folder}/x.distcp", "12345")
+        if not recorded:
+            self.put_object(f"{folder}/x.distcp", "12345")
         self.put_object(
             f"{folder}/manifest.json",
             Manifest(

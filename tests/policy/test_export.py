@@ -77,6 +77,29 @@ def test_adapters_are_exported_beside_what_they_were_trained_on() -> None:
     assert "--weights" not in whole["AlgorithmSpecification"]["ContainerArguments"]
 
 
+def test_a_checkpoint_on_a_file_system_is_mounted_to_be_read() -> None:
+    team = {"file_system_id": "fs-0123456789abcdef0", "file_system_checkpoints": "/m/checkpoints/r"}
+    model = {"preset": "tiny", "weights": "models/tiny", "lora": {"rank": 4, "alpha": 8}}
+    spec = {"finish": {"export": True}, "checkpoint": {"storage": "fsx"}, "model": model}
+    kept = with_spec(team, **spec)
+    request = export_request(kept, export(1))
+    check("CreateTrainingJob", request)
+    source = "/opt/ml/input/data/checkpoints/my-run/step-00000100.00002"
+    assert request["AlgorithmSpecification"]["ContainerArguments"][0] == source
+    saved, weights = request["InputDataConfig"]
+    assert saved["DataSource"]["FileSystemDataSource"] == {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "FileSystemType": "FSxLustre",
+        "DirectoryPath": "/m/checkpoints/r",
+        "FileSystemAccessMode": "ro",
+    }
+    assert weights["ChannelName"] == "weights"
+    facts = model_package(kept, "g", "s3://o", EXPORTED, {})["CustomerMetadataProperties"]
+    assert facts["everstep:checkpoint"] == (
+        f"fs-0123456789abcdef0:/m/checkpoints/r/my-run/{EXPORTED.checkpoint}"
+    )
+
+
 def test_fp8_is_exported_as_bf16() -> None:
     fp8 = {"dtype": "fp8", "sequence_length": 512}
     there = [{"instance_type": "ml.p5.48xlarge"}]

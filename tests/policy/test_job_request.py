@@ -29,7 +29,8 @@ TEAM = Team(
     security_groups=["sg-0a"],
     kms_key_arn="arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     file_system_id="fs-0123456789abcdef0",
-    file_system_path="/fsx",
+    file_system_path="/fsx/research",
+    file_system_checkpoints="/fsx/checkpoints/research",
 )
 PLAN = "arn:aws:sagemaker:us-east-1:111122223333:training-plan/plan-1"
 P5 = {"instance_type": "ml.p5.48xlarge", "nodes": 4}
@@ -87,6 +88,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "mpi": {"trainer": {"launcher": "mpi", "command": ["train.py"]}, "compute": [P5]},
     "fast file": {"data": {"prefix": "a/b", "mode": "fastfile"}},
     "fsx": {"data": {"prefix": "a/b", "mode": "fsx"}},
+    "all on fsx": {"data": {"prefix": "a/b", "mode": "fsx"}, "checkpoint": {"storage": "fsx"}},
+    "checkpoints on fsx": {
+        "data": {"prefix": "a/b", "mode": "fastfile"},
+        "checkpoint": {"storage": "fsx"},
+    },
     "s3": {
         "data": {
             "prefix": "a/b/",
@@ -289,6 +295,24 @@ def test_a_streaming_job_has_no_channel_and_is_told_where_its_data_lie() -> None
         "s3://data/research/a/b/"
     )
     assert "EVERSTEP_DATA_URI" not in channel["Environment"]
+
+
+def test_checkpoints_on_a_file_system_are_mounted_to_be_written_and_told_of_in_s3() -> None:
+    request = make("all on fsx")
+    data, saved = request["InputDataConfig"]
+    sources = [x["DataSource"]["FileSystemDataSource"] for x in (data, saved)]
+    assert [x["FileSystemAccessMode"] for x in sources] == ["ro", "rw"]
+    # not the run's own folder: SageMaker mounts what is there already
+    assert [x["DirectoryPath"] for x in sources] == [
+        "/fsx/research/a/b",
+        "/fsx/checkpoints/research",
+    ]
+    environment = request["Environment"]
+    assert environment["EVERSTEP_CHECKPOINT_URI"] == "/opt/ml/input/data/checkpoints/my-run"
+    assert environment["EVERSTEP_CHECKPOINT_RECORD_URI"] == "s3://ckpt/research/my-run"
+    assert make("checkpoints on fsx")["InputDataConfig"][1] == saved
+    assert saved["InputMode"] == "File", "whatever the data's mode"
+    assert "EVERSTEP_CHECKPOINT_RECORD_URI" not in make("fsx")["Environment"]
 
 
 def test_weights_come_in_a_channel_of_their_own() -> None:

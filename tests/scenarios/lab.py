@@ -133,7 +133,7 @@ class Lab:
         )
 
     def final_checkpoint(self, run_id: str) -> str:
-        """The URI of the newest checkpoint."""
+        """The URI of the newest checkpoint; its folder on this machine where a file system has it."""
         run = self.cloud.run(run_id)
         bucket, _, prefix = run.team.checkpoint_uri.removeprefix("s3://").partition("/")
         pages = (
@@ -148,7 +148,12 @@ class Lab:
             if item["Key"].endswith("/manifest.json")
             and (name := CheckpointName.parse(item["Key"].removesuffix("/manifest.json")))
         }
-        return f"s3://{bucket}/{prefix}/{run_id}/{max(names, key=lambda n: n.order)}"
+        newest = max(names, key=lambda n: n.order)
+        if run.spec.checkpoint.storage == "fsx":
+            team = run.team
+            mounted = self.work / "fsx" / str(team.file_system_id)
+            return f"{mounted}{team.file_system_checkpoints}/{run_id}/{newest}"
+        return f"s3://{bucket}/{prefix}/{run_id}/{newest}"
 
     def weights(self, run_id: str) -> str:
         """A digest over the full weights of the final checkpoint, after it was verified."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from everstep.contracts.records import job_name
 from everstep.contracts.names import STACKS, function_name, stack_name
 from tests.scenarios.lab import QUOTA, QUOTA_VALUE, ROOT, Lab, deployed
 from tests.scenarios.test_control_plane import check_arrived
@@ -34,7 +35,8 @@ STATEFUL = {
 
 FILE_SYSTEM = """[file_system]
 capacity_gib = 1200
-throughput_mbps_per_tib = 125"""
+throughput_mbps_per_tib = 125
+checkpoints = true"""
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +135,31 @@ def test_a_run_arrives_on_each_way_to_data(own_lab: Lab, tiny: dict[str, Any], m
     assert (channel is None) == (mode == "s3")
     if channel:
         assert ("FileSystemDataSource" in channel["DataSource"]) == (mode == "fsx")
+    assert own_lab.weights(f"data-{mode}") == own_lab.weights("data-file")
+
+
+def test_a_killed_host_costs_steps_and_nothing_else_with_checkpoints_on_lustre(
+    own_lab: Lab, tiny: dict[str, Any]
+) -> None:
+    spec = {**tiny, "stop": {**tiny["stop"], "steps": 24}, "finish": {"export": True}}
+    whole = own_lab.start("on-s3", spec)
+    assert own_lab.end(whole)["status"] == "SUCCEEDED"
+    lustre = {**spec["checkpoint"], "storage": "fsx"}
+    arn = own_lab.start("on-lustre", {**spec, "checkpoint": lustre})
+    own_lab.at_step("on-lustre", 1, 15)
+    own_lab.control.kill_host(job_name("on-lustre", 1), "algo-2")
+    assert own_lab.end(arn)["status"] == "SUCCEEDED"
+    first, second = own_lab.launches("on-lustre")
+    assert second.resume_step == first.committed_step >= 10
+    assert own_lab.view("on-lustre").losses == own_lab.view("on-s3").losses
+    assert own_lab.weights("on-lustre") == own_lab.weights("on-s3")
+    run = own_lab.cloud.run("on-lustre")
+    told = own_lab.cloud.client("s3").list_objects_v2(
+        Bucket=run.team.checkpoint_uri.split("/")[2], Prefix="research/on-lustre/"
+    )
+    assert {item["Key"].rpartition("/")[2] for item in told["Contents"]} == {"manifest.json"}
+    exported = json.loads(own_lab.object(f"{run.export_uri}/export.json"))
+    assert exported["step"] == 24
 
 
 def test_destroy_leaves_exactly_the_data_and_says_so(own_lab: Lab, next_version: Path) -> None:

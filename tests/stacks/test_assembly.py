@@ -59,7 +59,7 @@ def test_an_imported_vpc_with_a_tiered_file_system_in_its_second_zone(tmp_path: 
     subnets = {zone: f"subnet-0123456789abcde{zone[-1]}0" for zone in raw["network"]["zones"]}
     raw["network"] |= {"vpc_id": VPC, "subnet_ids": subnets, "interface_endpoints": []}
     raw["file_system"] = {
-        "storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000, "efa": True, "export": True,
+        "storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000, "efa": True, "checkpoints": True,
         "zone": "us-east-1b",
     }  # fmt: skip
     raw["planned"]["zone"] = "us-east-1b"
@@ -74,12 +74,8 @@ def test_an_imported_vpc_with_a_tiered_file_system_in_its_second_zone(tmp_path: 
     assert file_system["SubnetIds"] == [subnets["us-east-1b"]]
     assert file_system["StorageType"] == "INTELLIGENT_TIERING"
     assert file_system["LustreConfiguration"]["ThroughputCapacity"] == 4000
-    paths = {
-        link["FileSystemPath"]: sorted(link["S3"])
-        for link in found.resources("AWS::FSx::DataRepositoryAssociation")
-    }
-    assert paths["/research"] == ["AutoImportPolicy"]
-    assert paths["/exports/research"] == ["AutoExportPolicy"]
+    # FSx takes no link on this kind.
+    assert found.resources("AWS::FSx::DataRepositoryAssociation") == []
     _cfn_lint(found)
 
 

@@ -7,7 +7,7 @@ from aws_cdk.assertions import Match
 
 from everstep.contracts import names
 
-from .conftest import Synthesised
+from .conftest import Synthesised, flatten
 
 DATA_BUCKETS = (names.OUTPUT_DATA, names.OUTPUT_CHECKPOINTS, names.OUTPUT_OUTPUT)
 
@@ -104,9 +104,37 @@ def test_file_system_is_what_config_says(prod: Synthesised) -> None:
             "DeletionPolicy": "Retain",
         },
     )
-    associations = prod.resources("AWS::FSx::DataRepositoryAssociation")
-    assert [a["FileSystemPath"] for a in associations] == ["/research", "/applied"]
-    assert all("AutoExportPolicy" not in a["S3"] for a in associations)
+
+
+def _links(found: Synthesised) -> dict[str, tuple[str, list[str], bool]]:
+    """Path → (where to, which policies, whether the metadata is imported at once)."""
+    return {
+        link["FileSystemPath"]: (
+            flatten(link["DataRepositoryPath"]),
+            sorted(link.get("S3", {})),
+            link["BatchImportMetaDataOnCreate"],
+        )
+        for link in found.resources("AWS::FSx::DataRepositoryAssociation")
+    }
+
+
+def test_each_team_has_links_of_its_own_and_no_checkpoint_moves_by_itself(
+    prod: Synthesised, more: Synthesised
+) -> None:
+    links = _links(more)
+    assert set(_links(prod)) == {path for path in links if not path.startswith("/exports/")}
+    assert len(links) == 6
+    for team in ("research", "applied"):
+        data, checkpoints, exports = (
+            links[path] for path in (f"/{team}", f"/checkpoints/{team}", f"/exports/{team}")
+        )
+        assert data[1:] == (["AutoImportPolicy"], True)
+        assert checkpoints[1:] == ([], False)
+        assert exports[1:] == (["AutoExportPolicy"], False)
+        assert all(where.endswith((f"/{team}/", f"/{team}/fsx/")) for where, *_ in
+                   (data, checkpoints, exports))  # fmt: skip
+        assert f"{names.OUTPUT_DATA}Store" in data[0]
+        assert f"{names.OUTPUT_CHECKPOINTS}Store" in checkpoints[0]
 
 
 def test_registry_scans_encrypts_and_moves_one_tag_only(prod: Synthesised) -> None:
