@@ -20,9 +20,10 @@ class LustreFileSystem(Construct):
     """``/{team}`` mirrors ``s3://{data}/{team}/``: imported when read, never exported by itself.
 
     Export promises no order, so a manifest could arrive before its data: what is committed on the
-    file system is decided by the trainer alone. With ``checkpoints``, ``/checkpoints/{team}`` is
-    where, linked without any automatism to where the checkpoint bucket has them. With ``export``, ``/exports/{team}`` is a second
-    link, to ``s3://{output}/{team}/fsx/``, for files that stand alone; no job's contract names it.
+    file system is decided by the trainer alone. With ``checkpoints`` they lie in
+    ``/checkpoints/{team}``, linked without any automatism to where the checkpoint bucket has them.
+    With ``export``, ``/exports/{team}`` is another link, to ``s3://{output}/{team}/fsx/``, for
+    files that stand alone; no job's contract names it.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ class TrainerEnv(BaseModel):
     checkpoint_uri: str = "checkpoints"
     """``s3://bucket/prefix`` or a folder. One folder a checkpoint below it: see ``manifest``."""
     checkpoint_record_uri: str | None = None
-    """Where each manifest is copied to once it is in place: set where ``checkpoint_uri`` is a folder
-    that the control plane cannot read. A copy is removed before its checkpoint is."""
+    """Where each manifest is copied to once it is in place: set where ``checkpoint_uri`` is a
+    folder that the control plane cannot read. A copy is removed before its checkpoint is."""
     output_uri: str = "output"
     """Where failure files go: ``{output_uri}/{launch:05d}/failure.json``."""
     data_uri: str | None = None

@@ -210,8 +210,8 @@ class Train(Section):
 
 class Checkpoint(Section):
     storage: Literal["s3", "fsx"] = "s3"
-    """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system, which
-    every host mounts; a copy of each manifest goes to S3 after it, for those who cannot."""
+    """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system,
+    which every host mounts; a copy of each manifest goes to S3 after it, for those who cannot."""
     every_steps: int | None = Field(default=None, ge=1)
     every_minutes: float | None = Field(default=None, ge=1e-6, le=40_320)
     """Used where ``every_steps`` is not given. Neither: Young's and Daly's optimum, from what a

@@ -148,8 +148,8 @@ def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
     trained = [x for x in launches if not x.export]
     saved = max((x.committed_step or x.resume_step for x in trained), default=0)
     step = run.final_step or saved
-    saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
-    lines = [f"Committed: step {step} of {run.spec.stop.steps}, below {saved}/"]
+    place = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
+    lines = [f"Committed: step {step} of {run.spec.stop.steps}, below {place}/"]
     if run.export_uri:
         lines.append(f"Export: {run.export_uri}/")
     if run.model_package_arn:

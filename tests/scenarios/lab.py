@@ -133,7 +133,7 @@ class Lab:
         )
 
     def final_checkpoint(self, run_id: str) -> str:
-        """The URI of the newest checkpoint; its folder on this machine where a file system has it."""
+        """The URI of the newest checkpoint; its folder here where a file system has it."""
         run = self.cloud.run(run_id)
         bucket, _, prefix = run.team.checkpoint_uri.removeprefix("s3://").partition("/")
         pages = (

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from everstep.contracts.records import job_name
 from everstep.contracts.names import STACKS, function_name, stack_name
+from everstep.contracts.records import job_name
 from tests.scenarios.lab import QUOTA, QUOTA_VALUE, ROOT, Lab, deployed
 from tests.scenarios.test_control_plane import check_arrived
 

@@ -24,9 +24,7 @@ def manifests(folder: Path) -> dict[str, bytes]:
 
 def test_every_manifest_has_its_copy_and_nothing_else_has_one(alone: Alone, tmp_path: Path) -> None:
     folder, told = tmp_path / "lustre", tmp_path / "told"
-    lines = alone(
-        str(folder), env={"checkpoint_record_uri": str(told)}, checkpoint__keep_last=2
-    )
+    lines = alone(str(folder), env={"checkpoint_record_uri": str(told)}, checkpoint__keep_last=2)
     committed = [line["checkpoint"] for line in of_kind(lines, "committed")]
     assert len(committed) == 4
     assert sorted(manifests(folder)) == committed[-2:], "retention"
