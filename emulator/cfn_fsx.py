@@ -13,12 +13,14 @@ from emulator.names import arn
 from emulator.world import World
 
 MOUNT = "fsx"
+FOLDER = "fsx"
+"""Of the emulator's state."""
 LINKS = "links.json"
 
 
 def folder(world: World, system: str) -> Path:
     """Where a file system's files lie."""
-    return world.state / "fsx" / system
+    return world.state / FOLDER / system
 
 
 def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:

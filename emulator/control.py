@@ -48,6 +48,10 @@ class Control:
         """The next jobs (whose name contains ``match``) fail for lack of capacity."""
         self._post("capacity", count=count, match=match)
 
+    def no_room(self, count: int = 1, match: str = "") -> None:
+        """The next jobs are refused at creation: others took the quota's last room in between."""
+        self._post("no_room", count=count, match=match)
+
     def throttle(self, operation: str, count: int = 1, match: str = "") -> None:
         """``ThrottlingException`` for an operation's next calls, e.g. ``CreateTrainingJob``."""
         self._post("throttle", operation=operation, count=count, match=match)
@@ -68,6 +72,10 @@ class Control:
         """Silence schedules, or one by a part of its rule's name."""
         self._post("schedule", on=on, name=name)
 
+    def fire(self, name: str) -> int:
+        """Let the schedules with this part in their name be due now; how many there are."""
+        return int(self._post("fire", name=name)["fired"])
+
     def minute(self, seconds: float) -> None:
         """How long a scheduled minute lasts."""
         self._post("minute", seconds=seconds)
@@ -87,6 +95,10 @@ class Control:
     def s3_slowdown(self, count: int, who: str = "hosts", match: str = "") -> None:
         """503 SlowDown for the next S3 requests of training hosts, or of ``any``."""
         self._post("s3_slowdown", count=count, who=who, match=match)
+
+    def stall_file_systems(self, seconds: float) -> int:
+        """No file of any FSx file system can be opened for so long; how many are away."""
+        return int(self._post("stall_file_systems", seconds=seconds)["files"])
 
     def corrupt_object(self, bucket: str, key: str) -> int:
         """Flip one bit of an object; returns the byte's position."""

@@ -4,6 +4,8 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from emulator import cfn_fsx
+from emulator.fsx_stall import Stall
 from emulator.names import AwsError
 from emulator.training.job import Job
 from emulator.training.storage import flip_bit
@@ -33,6 +35,8 @@ class ControlApi:
             ("POST", "forget"): self._forget,
             ("POST", "throttle"): lambda body: self._add(f"throttle:{body['operation']}", body),
             ("POST", "capacity"): lambda body: self._add("capacity", body),
+            ("POST", "no_room"): lambda body: self._add("no_room", body),
+            ("POST", "fire"): self._fire,
             ("POST", "crash_lambda"): self._crash_lambda,
             ("POST", "events"): self._events,
             ("POST", "schedule"): self._schedule,
@@ -41,6 +45,7 @@ class ControlApi:
             ("POST", "quota"): self._quota,
             ("POST", "quota_answer"): self._quota_answer,
             ("POST", "s3_slowdown"): self._s3_slowdown,
+            ("POST", "stall_file_systems"): self._stall,
             ("POST", "corrupt_object"): self._corrupt,
         }
 
@@ -139,6 +144,9 @@ class ControlApi:
         self._faults.set_schedule(bool(body["on"]), body.get("name", ""))
         return {}
 
+    def _fire(self, body: Body) -> Body:
+        return {"fired": self._emulator.schedules.fire(body["name"])}
+
     def _minute(self, body: Body) -> Body:
         self._emulator.world.minute = float(body["seconds"])
         return {}
@@ -161,6 +169,17 @@ class ControlApi:
             raise AwsError("BadWho", f"{who} {match}")
         self._faults.set_s3(int(body["count"]), who, match)
         return {}
+
+    def _stall(self, body: Body) -> Body:
+        world, seconds = self._emulator.world, float(body["seconds"])
+        stall = Stall(world.state / cfn_fsx.FOLDER, seconds)
+
+        def later() -> None:
+            world.closing.wait(seconds)
+            stall.end()
+
+        world.background(later, "stalled file systems")
+        return {"files": stall.files}
 
     def _corrupt(self, body: Body) -> Body:
         return {"byte": flip_bit(body["bucket"], body["key"])}

@@ -10,7 +10,7 @@ from emulator.names import AwsError
 from emulator.quotas import Quotas
 from emulator.training.job import Job
 from emulator.training.record import Record
-from emulator.training.requests import check_quotas, validate
+from emulator.training.requests import check_quotas, taken_by_others, validate
 from emulator.training.search import list_jobs, search
 from emulator.training.settings import Settings
 from emulator.world import World
@@ -62,6 +62,8 @@ class TrainingApi:
                     "Training job names must be unique within an AWS account and region, and a "
                     f"training job with this name already exists ({self._jobs[name].record.arn})",
                 )
+            if self._world.faults.take("no_room", name):
+                raise taken_by_others(request, self._quotas)
             pool = self._pool_for(request)
             if pool is None:
                 check_quotas(request, self._quotas, self._in_use())

@@ -59,6 +59,15 @@ def check_quotas(
         _require(quotas, f"{kind} for training warm pool usage", 0, count)
 
 
+def taken_by_others(request: dict[str, Any], quotas: Quotas) -> AwsError:
+    """What comes where someone else took the room after the caller had looked."""
+    resources = request["ResourceConfig"]
+    spot = "spot " if request.get("EnableManagedSpotTraining") else ""
+    name = f"{resources['InstanceType']} for {spot}training job usage"
+    most = quotas.value(name) or 0.0
+    return _limit(name, most, int(most), int(resources.get("InstanceCount", 1)))
+
+
 def _require(quotas: Quotas, name: str, used: int, count: int) -> None:
     value = quotas.value(name)
     if value is not None and used + count > value:

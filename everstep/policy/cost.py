@@ -79,16 +79,21 @@ def used(budget: Budget, spend: Spend, now: float, created: float) -> Iterator[U
     """Each limit that the budget has and that can be told."""
     if budget.max_gpu_hours is not None:
         share = spend.gpu_hours / budget.max_gpu_hours
-        yield Used(share, f"{spend.gpu_hours:.1f} GPU hours of {budget.max_gpu_hours:g} are spent")
+        spent = _amount(spend.gpu_hours, 1)
+        yield Used(share, f"{spent} GPU hours of {budget.max_gpu_hours:g} are spent")
     if budget.max_usd is not None and spend.usd is not None:
-        yield Used(
-            spend.usd / budget.max_usd, f"{spend.usd:.2f} USD of {budget.max_usd:g} are spent"
-        )
+        spent = _amount(spend.usd, 2)
+        yield Used(spend.usd / budget.max_usd, f"{spent} USD of {budget.max_usd:g} are spent")
     if budget.deadline is not None:
         whole, gone = budget.deadline.timestamp() - created, now - created
         share = gone / whole if whole > 0 else 1.0
         words = "has passed" if share >= 1 else f"is {(whole - gone) / 3600:.1f} h away"
         yield Used(share, f"the deadline {budget.deadline.isoformat()} {words}")
+
+
+def _amount(value: float, digits: int) -> str:
+    """Never "0.00 of 0.001": what is below one keeps three significant digits."""
+    return f"{value:.{digits}f}" if value >= 1 else f"{value:.3g}"
 
 
 def over(budget: Budget, spend: Spend, now: float, created: float) -> str | None:

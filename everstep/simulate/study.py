@@ -128,7 +128,8 @@ def _policies(
     if plain is not None:
         yield "Everstep, bare spec", plain, Everstep
     yield "Everstep", given, Everstep
-    yield "Everstep, auto saves", best, Everstep
+    if best.interval != given.interval:
+        yield "Everstep, auto saves", best, Everstep
     yield "oracle", given, Oracle
     for spares in (Spares.WARM, Spares.HOT):
         if given.spares is Spares.NONE:
@@ -222,8 +223,8 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
     def half(*names: str) -> Scenario:
         return given.but(**dict.fromkeys(names, 0.5))
 
-    changes = [
-        ("measured save interval", best),
+    changes = [("measured save interval", best)] if best.interval != given.interval else []
+    changes += [
         ("halve the restart time", half(*RESTART)),
         ("halve hosts' provisioning alone", half("provision_new_hosts")),
         ("halve loading and first step", half("load", "first_step")),

@@ -44,7 +44,8 @@ def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     }
     if news:
         services.store.update(launch, **news)
-    verdict = judge(watch, job.status, seen, now)
+    on_fsx = run.team.file_system_id if run.spec.data.mode == "fsx" else None
+    verdict = judge(watch, job.status, seen, now, on_fsx)
     if verdict.stop is not None or job.status in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return verdict
     at_limit = watch_budget(run, launch.model_copy(update={"started_epoch": started}), services)

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.seeds import QUOTAS, Seeds, line
+from tests.chaos.seeds import ENV, QUOTAS, Seeds, line
 from tests.scenarios.lab import ROOT, deployed
 
 REPORT = ROOT / "bench" / "results" / "chaos.json"
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="everstep-chaos-") as folder,
-        deployed(Path(args.keep or folder) / "aws", QUOTAS) as lab,
+        deployed(Path(args.keep or folder) / "aws", QUOTAS, ENV) as lab,
     ):
         seeds = Seeds(lab)
         try:

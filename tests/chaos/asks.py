@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everstep.contracts.records import job_name
-from tests.chaos.driver import newest_checkpoint
-from tests.chaos.random_faults import HANDLERS
+from tests.chaos.driver import OF_NO_RUN, mend, newest_checkpoint
+from tests.chaos.random_faults import CONTINUE_AFTER_TURNS, HANDLERS
 from tests.scenarios.lab import Lab
 
 Ask = Callable[[Lab, str, str], None]
@@ -98,8 +98,30 @@ def damage(at: int, how: str) -> Ask:
     return ask
 
 
-def crash_every_handler(lab: Lab, run_id: str, arn: str) -> None:
-    """Each dies once after its work, before its answer."""
+def every_handler_dies(lab: Lab, run_id: str, arn: str) -> None:
+    """Each once, after its work, before its answer; on a way that leads past all of them."""
     for handler in HANDLERS:
-        match = "" if handler == "Watchdog" else run_id
+        match = "" if handler in OF_NO_RUN else run_id
         lab.control.crash_lambda(handler, 1, match=match)
+    lab.control.no_room(1, match=run_id)
+    lab.control.capacity(CONTINUE_AFTER_TURNS, match=run_id)
+    assert lab.control.fire("QuotaReport") == 1
+
+
+def past_every_handler(lab: Lab, run_id: str, arn: str) -> None:
+    """A watchdog that is silent until its absence is noticed, a lost host, then a bug that the run
+    gives up for and a person mends; until every handler has died."""
+    lab.until(lambda: len(lab.launches(run_id)) == 5, "the launch that finds room")
+    lab.at_step(run_id, 5, 3)
+    lab.control.schedule(on=False)
+    lab.until(lambda: lab.launches(run_id)[-1].inspections, "a missing heartbeat")
+    lab.control.schedule(on=True)
+    lab.control.kill_host(job_name(run_id, 5))
+    last = lab.end(arn)
+    assert last["status"] == "FAILED", last
+    mend(lab, run_id, str(last["executionArn"]))
+
+
+def none_left(lab: Lab, run_id: str, arn: str) -> None:
+    """Every handler has met its death."""
+    lab.until(lambda: lab.control.status()["faults_left"] == {}, "no handler left that lives", 20)

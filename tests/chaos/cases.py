@@ -30,6 +30,8 @@ class Case:
     """Sections that are changed."""
     before: Ask = asks.nothing
     """Asked for before the start."""
+    after: Ask = asks.nothing
+    """Asked once it has ended."""
     says: str = ""
     """In the cause of a refusal, or in a log line of the run."""
     attempts: int | None = None

@@ -12,9 +12,11 @@ from emulator.control import ControlError
 from everstep.contracts.manifest import CheckpointName
 from everstep.contracts.records import parse_job_name
 from tests.chaos.random_faults import Fault, Plan
-from tests.scenarios.lab import Lab
+from tests.scenarios.lab import Lab, goes_on_as
 
 POLL_SECONDS = 0.15
+OF_NO_RUN = ("Watchdog", "QuotaReport")
+"""Handlers whose payload names no run: they die for all of them."""
 TERMINAL = ("SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT")
 DEADLINE = 420.0
 """An end that takes longer is no end: a violation."""
@@ -29,6 +31,8 @@ class Watch:
         self._jobs: list[dict[str, Any]] = []
         self.doubled: set[str] = set()
         self._silent = 0
+        self.reports = 0
+        """Daily reports that were asked for: each must be made, however often one crashed."""
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self._thread.start()
@@ -44,18 +48,28 @@ class Watch:
     def silence(self, seconds: float) -> None:
         """No schedule fires, for any run, until the last of those who asked has had enough."""
         self._silence(+1)
-        timer = threading.Timer(seconds, self._silence, [-1])
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=self._end_silence, args=(seconds,), daemon=True).start()
+
+    def _end_silence(self, seconds: float) -> None:
+        if not self._closing.wait(seconds):
+            self._silence(-1)
 
     def _silence(self, change: int) -> None:
         with self._lock:
             self._silent += change
             self._lab.control.schedule(on=self._silent == 0)
 
+    def report(self) -> None:
+        """The daily report is due now."""
+        with self._lock:
+            assert self._lab.control.fire("QuotaReport") == 1
+            self.reports += 1
+
     def close(self) -> None:
         self._closing.set()
         self._thread.join()
+        with self._lock:
+            self._lab.control.schedule(on=True)
 
     def _loop(self) -> None:
         while not self._closing.wait(self._every):
@@ -71,6 +85,8 @@ class Story:
 
     plan: Plan
     arn: str
+    """The execution that the run is in: the newest of ``arns``."""
+    arns: list[str] = field(default_factory=list)
     status: str = "RUNNING"
     done: list[str] = field(default_factory=list)
     """Faults that were put on it."""
@@ -89,18 +105,30 @@ def live(
         if fault.at == 0:
             _apply(lab, watch, plan.run_id, "", "", fault)
     arn = lab.start(plan.run_id, plan.spec)
-    story = Story(plan, arn)
+    story = Story(plan, arn, [arn])
     _note(story, [f for f in plan.faults if f.at == 0])
     waiting = [f for f in plan.faults if f.at > 0]
     try:
         while time.monotonic() - began < deadline:
-            story.status = _status(lab, arn)
-            if story.status in TERMINAL:
+            ended = lab.execution(story.arn)
+            story.status = str(ended["status"])
+            if (successor := goes_on_as(ended)) is not None:
+                story.arn = successor
+                story.arns.append(successor)
+                continue
+            bug = next((f for f in waiting if f.kind == "bug"), None)
+            if story.status == "FAILED" and bug is not None:
+                waiting.remove(bug)
+                mend(lab, plan.run_id, story.arn)
+                _note(story, [bug])
+            elif story.status in TERMINAL:
                 break
             job = watch.job(plan.run_id)
-            if waiting and job and job[1] >= waiting[0].at:
-                fault = waiting.pop(0)
-                if _apply(lab, watch, plan.run_id, arn, job[0], fault):
+            due = next((f for f in waiting if f.kind != "bug"), None)
+            if due and job and job[1] >= due.at:
+                waiting.remove(due)
+                fault = due
+                if _apply(lab, watch, plan.run_id, story.arn, job[0], fault):
                     _note(story, [fault])
                 else:
                     story.missed.append(str(fault))
@@ -125,9 +153,10 @@ def _apply(lab: Lab, watch: Watch, run_id: str, arn: str, job: str, fault: Fault
     """False where its moment had passed: the job or the host ended in between."""
     control, details = lab.control, fault.details
     actions: dict[str, Callable[[], object]] = {
+        "no_room": lambda: control.no_room(details["count"], match=run_id),
         "capacity": lambda: control.capacity(details["count"], match=run_id),
         "throttle": lambda: control.throttle(**details, match=run_id),
-        "crash_lambda": lambda: _crash(lab, run_id, **details),
+        "crash_lambda": lambda: _crash(lab, watch, run_id, **details),
         "events": lambda: control.events(**details, match=run_id),
         "s3_slowdown": lambda: control.s3_slowdown(details["count"], match=run_id),
         "schedule_off": lambda: watch.silence(details["seconds"]),
@@ -144,10 +173,16 @@ def _apply(lab: Lab, watch: Watch, run_id: str, arn: str, job: str, fault: Fault
         return False
 
 
-def _crash(lab: Lab, run_id: str, function: str, times: int) -> None:
-    """The watchdog's payload names no run: it dies for all of them."""
-    match = "" if function == "Watchdog" else run_id
-    lab.control.crash_lambda(function, times, match=match)
+def _crash(lab: Lab, watch: Watch, run_id: str, function: str, times: int) -> None:
+    lab.control.crash_lambda(function, times, match="" if function in OF_NO_RUN else run_id)
+    if function == "QuotaReport":
+        watch.report()
+
+
+def mend(lab: Lab, run_id: str, arn: str) -> None:
+    """The run gave up; a person takes the bug out, and presses *Redrive*."""
+    lab.put(f"{lab.cloud.run(run_id).team.checkpoint_uri}/{run_id}/mended", "yes")
+    lab.cloud.client("stepfunctions").redrive_execution(executionArn=arn)
 
 
 def _stop_redrive(lab: Lab, run_id: str, arn: str, job: str, at_once: bool) -> bool:

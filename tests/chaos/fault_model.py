@@ -7,6 +7,7 @@ yet`` done, with the reason. ``tests/chaos/test_fault_model.py`` runs the cases 
 from everstep.contracts.failures import FailureClass as F
 from tests.chaos import asks
 from tests.chaos.cases import Case, Row, last_words, sabotage
+from tests.chaos.random_faults import CONTINUE_AFTER_TURNS, FINISH, FOREIGN_EXPORT
 
 XID = "NVRM: Xid (PCI:0000:b7:00): 79, pid=2412, name=python, GPU has fallen off the bus."
 HOST_MEMORY = (
@@ -338,11 +339,19 @@ FAULT_MODEL: tuple[Row, ...] = (
                 "every-handler-dies-once",
                 "lean",
                 "same",
-                before=asks.crash_every_handler,
-                ask=asks.kill_host(at=12),
-                classes=(F.INFRASTRUCTURE,),
-                launches=2,
-                environment=SLOW,
+                before=asks.every_handler_dies,
+                ask=asks.past_every_handler,
+                after=asks.none_left,
+                classes=(
+                    F.QUOTA,
+                    *(F.CAPACITY,) * CONTINUE_AFTER_TURNS,
+                    F.INFRASTRUCTURE,
+                    F.USER_CODE,
+                    F.USER_CODE,
+                ),
+                launches=8,
+                environment={"LEAN_STEP_SECONDS": "0.8", "LEAN_BUG_AT": "32"},
+                spec={"finish": {**FINISH, "command": FOREIGN_EXPORT}},
             ),
         ),
         shown_by=(

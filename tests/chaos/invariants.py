@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from everstep.contracts.events import TERMINAL_JOB_STATUSES
+from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.records import Launch, Run, job_name
 from everstep.policy.cost import spend_of
@@ -44,6 +45,8 @@ def violations(lab: Lab, watch: Watch, story: Story, torch_weights: str) -> list
         _history(lab, story, launches),
         _justified(run, launches, story),
         _weights(lab, story, run, torch_weights),
+        _finished(lab, run, story),
+        _reports(lab, watch),
     ):
         found += part
     if run_id in watch.doubled:
@@ -139,11 +142,22 @@ def _describe(lab: Lab, name: str) -> dict[str, Any]:
 
 
 def _history(lab: Lab, story: Story, launches: list[Launch]) -> Iterator[str]:
-    pages = lab.cloud.client("stepfunctions").get_paginator("get_execution_history")
-    count = sum(len(p["events"]) for p in pages.paginate(executionArn=story.arn))
-    budget = min(EVENTS_BASE + EVENTS_PER_LAUNCH * len(launches), EVENTS_LIMIT)
-    if count > budget:
-        yield f"{count} history events for {len(launches)} launches"
+    """One after another, each within its share; the run is in the last one."""
+    there = lab.executions_of(story.plan.run_id)
+    told = [arn.rpartition(":")[2] for arn in story.arns]
+    if sorted(there) != sorted(told):
+        yield f"executions {sorted(there)}, and one led to another so: {told}"
+    for arn in story.arns:
+        name = arn.rpartition(":")[2]
+        status = there[name]["status"] if name in there else "missing"
+        if arn != story.arn and status != "SUCCEEDED":
+            yield f"{name} handed the run over and is {status}"
+        own = sum(x.execution_arn == arn for x in launches)
+        pages = lab.cloud.client("stepfunctions").get_paginator("get_execution_history")
+        count = sum(len(p["events"]) for p in pages.paginate(executionArn=arn))
+        budget = min(EVENTS_BASE + EVENTS_PER_LAUNCH * own, EVENTS_LIMIT)
+        if count > budget:
+            yield f"{count} history events of {name} for {own} launches"
 
 
 def _justified(run: Run, launches: list[Launch], story: Story) -> Iterator[str]:
@@ -180,6 +194,75 @@ def _weights(lab: Lab, story: Story, run: Run, torch_weights: str) -> Iterator[s
     state = lab.object(f"{lab.final_checkpoint(run.run_id)}/state.txt")
     if state != expected_state(story.plan.steps):
         yield "another state than the unbroken run"
+
+
+def _finished(lab: Lab, run: Run, story: Story) -> Iterator[str]:
+    """Exported whole and registered once; no job of it lost, doubled or free of charge."""
+    if run.status != "done" or not run.spec.finish.export:
+        return
+    rows = [row for row in lab.cloud.exports(run.run_id) if row.created]
+    ended = 0.0
+    for row in rows:
+        job = _describe(lab, row.job_name)
+        cost = job.get("BillableTimeInSeconds", 0)
+        if row.outcome is None or row.outcome.billable_seconds != cost:
+            yield f"{row.job_name} cost {cost} s, its row says {row.outcome}"
+        if job["CreationTime"].timestamp() < ended:
+            yield f"{row.job_name} was made before its former had ended"
+        ended = job["TrainingEndTime"].timestamp()
+    names = [row.job_name for row in rows]
+    there = _jobs_named(lab, f"{run.run_id}-export-")
+    if there != names:
+        yield f"export jobs in the table {names}, in SageMaker {there}"
+    done = ExportManifest.model_validate_json(lab.object(f"{run.export_uri}/{EXPORT_MANIFEST}"))
+    final = lab.final_checkpoint(run.run_id)
+    if f"/{done.checkpoint}" not in final:
+        yield f"exported {done.checkpoint}, the final checkpoint is {final}"
+    if story.plan.trainer != "torch":
+        state = lab.object(f"{run.export_uri}/state.txt")
+        if state != expected_state(story.plan.steps):
+            yield "another state was exported than that of the unbroken run"
+    versions = _versions(lab, run)
+    if versions != [run.model_package_arn]:
+        yield f"versions {versions}, the row says {run.model_package_arn}"
+
+
+def _jobs_named(lab: Lab, prefix: str) -> list[str]:
+    pages = lab.cloud.client("sagemaker").get_paginator("list_training_jobs")
+    jobs = [j for p in pages.paginate(NameContains=prefix) for j in p["TrainingJobSummaries"]]
+    return sorted(name for j in jobs if (name := j["TrainingJobName"]).startswith(prefix))
+
+
+def _versions(lab: Lab, run: Run) -> list[str]:
+    """Versions of the team's model package group that say they are this run's."""
+    sagemaker = lab.cloud.client("sagemaker")
+    pages = sagemaker.get_paginator("list_model_packages").paginate(
+        ModelPackageGroupName=run.team.model_package_group, ModelPackageType="Versioned"
+    )
+    arns = [m["ModelPackageArn"] for page in pages for m in page["ModelPackageSummaryList"]]
+    return [
+        arn
+        for arn in arns
+        if sagemaker.describe_model_package(ModelPackageName=arn)["CustomerMetadataProperties"][
+            "everstep:run"
+        ]
+        == run.run_id
+    ]
+
+
+def _reports(lab: Lab, watch: Watch) -> Iterator[str]:
+    """A report that crashed was made again."""
+    if not watch.reports:
+        return
+
+    def made() -> bool:
+        rows = [row for name, row in lab.control.functions().items() if "QuotaReport" in name]
+        return sum(row["invocations"] - row["errors"] for row in rows) >= watch.reports
+
+    try:
+        lab.until(made, "every report", SETTLE_SECONDS)
+    except AssertionError:
+        yield f"fewer daily reports were made than the {watch.reports} that were due"
 
 
 def outcome(lab: Lab, story: Story) -> dict[str, Any]:

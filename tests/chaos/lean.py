@@ -7,6 +7,7 @@ was broken ends with the same ones as an unbroken run, and with others if a step
 twice.
 
 ``LEAN_LAST_WORDS``: print that and exit at ``LEAN_DIES_AT``, in the first ``LEAN_DEATHS`` launches.
+``LEAN_BUG_AT``: raise at that step, until someone puts ``mended`` beside the checkpoints.
 ``LEAN_DEAF``: never listens to SIGTERM or the deadline.
 """
 
@@ -197,6 +198,7 @@ def main() -> int:
         flags = json.load(file)
     steps, every = int(flags["stop.steps"]), int(flags["checkpoint.every_steps"])
     dies_at = int(os.environ.get("LEAN_DIES_AT", "0"))
+    bug_at = int(os.environ.get("LEAN_BUG_AT", "0"))
     dies = dies_at if int(os.environ.get("LEAN_DEATHS", "1")) >= LAUNCH else 0
     s3 = S3(BUCKET)
     leader = config["current_host"] == config["hosts"][0]
@@ -215,6 +217,8 @@ def main() -> int:
             return 0
         step += 1
         state = hashlib.sha256(f"{state} {step}".encode()).hexdigest()
+        if step == bug_at and s3.get(f"{PREFIX}/mended") is None:
+            raise KeyError("the same bug every time")
         if leader:
             say(everstep="step", step=step, loss=1.0 / step, step_seconds=STEP_SECONDS)
             if step % every == 0 or step == steps:

@@ -4,7 +4,11 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from everstep.contracts.names import construct_id
+from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
+
 Kind = Literal[
+    "bug",
     "capacity",
     "corrupt_newest",
     "crash_lambda",
@@ -13,6 +17,7 @@ Kind = Literal[
     "interrupt_spot",
     "kill_host",
     "kill_process",
+    "no_room",
     "s3_slowdown",
     "schedule_off",
     "stop_redrive",
@@ -20,21 +25,13 @@ Kind = Literal[
 ]
 TrainerKind = Literal["lean", "boto3", "torch"]
 
-HANDLERS = (
-    "ValidateSpec",
-    "CheckQuota",
-    "PlanAttempt",
-    "LaunchAttempt",
-    "InspectAttempt",
-    "Classify",
-    "Decide",
-    "VerifyOutcome",
-    "Finish",
-    "OnJobEvent",
-    "OnExecutionEvent",
-    "Watchdog",
-)
-"""GiveUp is not among them: it speaks by failing, and a crash there is the fault table's."""
+HANDLERS = (*(state.value for state in HANDLER_STATES), *map(construct_id, RULE_HANDLERS))
+"""Every handler may crash. Their functions' names end so."""
+FINISHING = frozenset({"ExportModel", "VerifyExport", "RegisterModel"})
+FINISH = {"export": True, "register": True, "instance_type": "ml.m5.large"}
+FOREIGN_EXPORT = ["python", "tests/chaos/lean_export.py"]
+CONTINUE_AFTER_TURNS = 3
+"""``config/chaos.toml``: so many launches that wait for capacity fill an execution."""
 TORCH_EVERY = 25
 BOTO3_EVERY = 5
 LEAN_STEPS, TORCH_STEPS = 60, 40
@@ -89,8 +86,33 @@ def plan(seed: int) -> Plan:
     count = draw.choice((1, 2, 2, 3) if trainer == "torch" else (1, 2, 2, 3, 3, 4, 5))
     kinds = _kinds(trainer, spot)
     faults = [_fault(draw, draw.choice(kinds), steps, nodes) for _ in range(count)]
+    faults += _leading(faults, draw, steps)
     faults.sort(key=lambda f: f.at)
+    if _crashed(faults) & FINISHING or draw.random() < 0.25:
+        spec["finish"] = dict(FINISH)
+        if trainer != "torch":
+            spec["finish"]["command"] = FOREIGN_EXPORT
+    bug = next((f.at for f in faults if f.kind == "bug"), None)
+    if bug is not None and trainer != "torch":
+        spec["trainer"]["environment"][f"{_prefix(trainer)}_BUG_AT"] = str(bug)
     return Plan(seed, trainer, spec, tuple(faults))
+
+
+def _crashed(faults: list[Fault]) -> set[str]:
+    return {f.details["function"] for f in faults if f.kind == "crash_lambda"}
+
+
+def _leading(faults: list[Fault], draw: random.Random, steps: int) -> list[Fault]:
+    """What leads a run to a handler that is to crash, and that it would not meet on its way. The
+    torch trainer has no bug to give up for."""
+    crashed, kinds = _crashed(faults), {f.kind for f in faults}
+    ways: dict[str, Fault] = {
+        "ContinueAsNew": Fault(0, "capacity", {"count": CONTINUE_AFTER_TURNS}),
+        "GiveUp": Fault(draw.randrange(1, steps - 2), "bug", {}),
+        "InspectAttempt": Fault(draw.randrange(1, steps // 2), "schedule_off", {"seconds": 16}),
+        "WaitForRoom": Fault(0, "no_room", {"count": 1}),
+    }
+    return [way for name, way in ways.items() if name in crashed and way.kind not in kinds]
 
 
 def _kinds(trainer: TrainerKind, spot: bool) -> list[Kind]:
@@ -103,6 +125,7 @@ def _kinds(trainer: TrainerKind, spot: bool) -> list[Kind]:
         "kill_host",
         "kill_host",
         "kill_process",
+        "no_room",
         "s3_slowdown",
         "schedule_off",
         "stop_redrive",
@@ -110,6 +133,8 @@ def _kinds(trainer: TrainerKind, spot: bool) -> list[Kind]:
     ]
     if spot:
         kinds += ["interrupt_spot", "interrupt_spot"]
+    if trainer != "torch":
+        kinds.append("bug")
     if trainer != "boto3":  # that one keeps its promises, but verifies no checksum
         kinds.append("corrupt_newest")
     return kinds
@@ -120,6 +145,10 @@ def _fault(draw: random.Random, kind: Kind, steps: int, nodes: int) -> Fault:
     early = 0 if draw.random() < 0.5 else at
     host = f"algo-{draw.randint(1, nodes)}"
     match kind:
+        case "bug":
+            return Fault(at, kind, {})
+        case "no_room":
+            return Fault(early, kind, {"count": draw.randint(1, 2)})
         case "capacity":
             return Fault(early, kind, {"count": draw.randint(1, 3)})
         case "throttle":
@@ -127,7 +156,10 @@ def _fault(draw: random.Random, kind: Kind, steps: int, nodes: int) -> Fault:
             return Fault(early, kind, {"operation": operation, "count": draw.randint(1, 12)})
         case "crash_lambda":
             handler = draw.choice(HANDLERS)
-            return Fault(early, kind, {"function": handler, "times": draw.randint(1, 2)})
+            times = 1 if handler == "QuotaReport" else draw.randint(1, 2)
+            # what leads to these three comes before the first step
+            when = 0 if handler in ("ContinueAsNew", "GiveUp", "WaitForRoom") else early
+            return Fault(when, kind, {"function": handler, "times": times})
         case "events":
             mode = draw.choice(("lose", "double", "triple", "late"))
             return Fault(early, kind, {"mode": mode, "count": draw.randint(1, 8)})
@@ -174,6 +206,10 @@ def _spec(trainer: TrainerKind, nodes: int, spot: bool) -> dict[str, Any]:
         spec["watch"] = {**WATCH, "starting": 120, "warmup": 120, "step": 20, "save": 30}
         return spec
     script = "tests/chaos/lean.py" if trainer == "lean" else "tests/scenarios/foreign.py"
-    name = "LEAN_STEP_SECONDS" if trainer == "lean" else "FOREIGN_STEP_SECONDS"
-    spec["trainer"] = {"command": ["python", script], "environment": {name: "0.1"}}
+    environment = {f"{_prefix(trainer)}_STEP_SECONDS": "0.1"}
+    spec["trainer"] = {"command": ["python", script], "environment": environment}
     return spec
+
+
+def _prefix(trainer: TrainerKind) -> str:
+    return "LEAN" if trainer == "lean" else "FOREIGN"

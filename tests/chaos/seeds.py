@@ -15,6 +15,7 @@ from tests.chaos.random_faults import TORCH_EVERY, plan
 from tests.scenarios.lab import ROOT, Lab
 
 MOST = 2000
+ENV = "chaos"
 QUOTAS = {
     "ml.m5.large for training job usage": MOST,
     "ml.m5.large for spot training job usage": MOST,

@@ -67,6 +67,7 @@ def test_a_fault_ends_as_the_table_says(
         arn = lab.start(run_id, spec_of(case))
         case.ask(lab, run_id, arn)
         ended = lab.end(arn)
+        case.after(lab, run_id, arn)
     finally:
         lab.control.forget(run_id)
     view = lab.view(run_id)

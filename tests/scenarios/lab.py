@@ -3,11 +3,13 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +73,32 @@ class Lab:
         return dict(self.cloud.client("stepfunctions").describe_execution(executionArn=arn))
 
     def end(self, arn: str, seconds: float = DEADLINE) -> dict[str, Any]:
-        """The execution once it is over."""
-        self.until(lambda: self.execution(arn)["status"] != "RUNNING", f"end of {arn}", seconds)
-        return self.execution(arn)
+        """The execution once it is over; where the run went on in another one, that one."""
+
+        def over(arn: str) -> dict[str, Any] | None:
+            found = self.execution(arn)
+            return None if found["status"] == "RUNNING" else found
+
+        while True:
+            ended = self.until(partial(over, arn), f"end of {arn}", seconds)
+            successor = goes_on_as(ended)
+            if successor is None:
+                return dict(ended)
+            arn = successor
+
+    def executions_of(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Every execution of the run by name, whoever started it."""
+        pages = (
+            self.cloud.client("stepfunctions")
+            .get_paginator("list_executions")
+            .paginate(stateMachineArn=self.cloud.machine_arn(None))
+        )
+        return {
+            e["name"]: e
+            for page in pages
+            for e in page["executions"]
+            if re.fullmatch(rf"{re.escape(run_id)}(-c\d+)?", e["name"])
+        }
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
         """Poll until it holds; its value. Fails the test at the deadline."""
@@ -189,6 +214,15 @@ class Lab:
         )
         assert done.returncode == 0, f"aws {' '.join(arguments)}: {done.stderr}"
         return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def goes_on_as(execution: Mapping[str, Any]) -> str | None:
+    """ARN of the execution that a described one has handed its run to."""
+    if execution["status"] != "SUCCEEDED":
+        return None
+    said = json.loads(execution["output"]).get("message") or ""
+    words, _, arn = said.rpartition(" ")
+    return arn if words == "goes on as" else None
 
 
 @contextmanager

@@ -1,14 +1,16 @@
 """What must hold of any scenario."""
 
 from dataclasses import replace
-from statistics import fmean
+from heapq import merge
+from math import sqrt
+from statistics import fmean, stdev
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everstep.simulate.draws import strikes
-from everstep.simulate.inputs import load_rates, rate_names
+from everstep.simulate.inputs import Rates, load_rates, rate_names
 from everstep.simulate.policies import ByHand, Everstep, Make, Oracle, RetryStrategy
 from everstep.simulate.production import Production
 from everstep.simulate.run import Tally
@@ -101,20 +103,57 @@ def test_seeds_differ() -> None:
     assert runs(scene, 1) != runs(other, 1)
 
 
-# Weaker than its name: fixed scenes, scenes with useful time only, and 0.6 % of
-# the horizon allowed. With random scenes it still failed in one of six tries: not understood.
-@given(scenes(), st.sampled_from([2.0, 4.0]))
-@settings(unhurried, max_examples=10, derandomize=True)
+PAIRS = 8
+
+
+def further(scene: Scenario, factor: float) -> Scenario:
+    """``factor`` times as many failures, from another seed, to be met beside the scene's own.
+    Planned stops are none: they save first, so that more of them are more saves. Nor are reclaims,
+    whose warning is used for the same."""
+    rates = {x: r for x, r in scene.rates.per_node_second.items() if x != "planned"}
+    on_demand = [x.model_copy(update={"purchase": "on_demand"}) for x in scene.spec.compute]
+    return replace(
+        scene,
+        spec=scene.spec.model_copy(update={"compute": on_demand}),
+        rates=Rates("further", "test", rates).scaled(factor),
+        seed=scene.seed + 1_000_000,
+    )
+
+
+def gains(scene: Scenario, factor: float, make: Make) -> list[float]:
+    """What further failures bring, run by run, in shares of the horizon. Each run meets again what
+    it met without them, at the same time: Poisson processes add up. Rates that are only scaled move
+    every failure to another time, and differences of unlike runs are mostly chance."""
+    asked, more = Production(scene.spec, scene.inputs["step"].mean), further(scene, factor)
+    found = []
+    for i in range(PAIRS):
+        fate = strikes(scene, i)
+        both = list(merge(fate, strikes(more, i), key=lambda x: x.at))
+        few, many = (make(scene, x, asked).simulate().parts["useful"] for x in (fate, both))
+        found.append((many - few) / scene.horizon)
+    return found
+
+
+@given(scenes(), st.sampled_from([1.0, 3.0]))
+@settings(unhurried, max_examples=8)
 def test_more_failures_less_goodput(scene: Scenario, factor: float) -> None:
+    """In the mean of pairs; a single run may be lucky: a failure that comes just before a limit of
+    the job's run time, or that moves the run off a slow host, saves more than it costs."""
     scene = replace(scene, days=8.0, rates=load_rates("llama3"), burn_in=False)
-    more = replace(scene, rates=scene.rates.scaled(factor))
-    for make in (ByHand, Everstep, Oracle):
-        few = fmean(x.parts["useful"] for x in runs(scene, 5, make))
-        many = fmean(x.parts["useful"] for x in runs(more, 5, make))
-        # Jobs of an hour with a save every 50 minutes arrive at next to nothing, and a failure at
-        # the right moment helps them. A run of one host may meet next to nothing: chance.
-        assume(few > 0.05 * scene.horizon)
-        assert many <= few + 0.006 * scene.horizon
+    saves = scene.interval + 2 * scene.inputs["stall"].mean + scene.inputs["durable"].mean
+    for make in (*POLICIES, Oracle):
+        if make in (ByHand, RetryStrategy) and saves > scene.spec.stop.max_runtime_hours * 3600:
+            continue  # a job ends before its first save, and nothing at its end saves for them
+        found = gains(scene, factor, make)
+        doubt = stdev(found) / sqrt(PAIRS)
+        assert fmean(found) <= 4 * doubt, (make, found)
+
+
+@pytest.mark.parametrize("make", [*POLICIES, Oracle])
+def test_more_failures_cost_what_is_more_than_chance(make: Make) -> None:
+    """The bound above is one that bites: far on its other side where failures are many."""
+    found = gains(scenario(1024, 8), 1.0, make)
+    assert fmean(found) < -4 * stdev(found) / sqrt(PAIRS)
 
 
 @pytest.mark.parametrize("name", ["load", "provision_new_hosts", "stall", "person", "durable"])
