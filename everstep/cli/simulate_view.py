@@ -146,8 +146,7 @@ def _inputs(scenario: Scenario, with_bare: bool) -> None:
         out.print(f"  {name:<28} {span:>12}  {x.kind}: {x.source}", markup=False)
     if with_bare:
         out.print(
-            "spec: RunSpec's defaults, but warm_pool_seconds 1800 (as in examples/) and "
-            "retry.max_attempts 1000. Row 'bare spec' has neither: 20 "
-            "attempts, refilled by each that pays off.",
+            "spec: RunSpec's defaults, but warm_pool_seconds 1800 (as in examples/); row 'bare "
+            "spec' has no pool. 20 attempts, refilled by each that pays off.",
             markup=False,
         )

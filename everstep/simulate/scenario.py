@@ -108,15 +108,13 @@ def with_measured_interval(scenario: "Scenario") -> "Scenario":
 def default_spec(
     nodes: int, instance_type: str = "ml.p5.48xlarge", *, spot: bool = False, bare: bool = False
 ) -> RunSpec:
-    """RunSpec's defaults, but (unless ``bare``) a warm pool as in examples/, and attempts enough
-    for a long run."""
+    """RunSpec's defaults, but (unless ``bare``) a warm pool as in examples/."""
     target = {"instance_type": instance_type, "nodes": nodes}
     raw = {"model": "llama3-70b", "data": "datasets/any", "stop": {"steps": 1}}
     if bare:
         return RunSpec.model_validate({**raw, "compute": [target]})
     more = {"purchase": "spot"} if spot else {"warm_pool_seconds": 1800}
-    retry = {"max_attempts": 1000}
-    return RunSpec.model_validate({**raw, "retry": retry, "compute": [{**target, **more}]})
+    return RunSpec.model_validate({**raw, "compute": [{**target, **more}]})
 
 
 def scenario(

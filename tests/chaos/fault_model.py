@@ -16,6 +16,7 @@ HOST_MEMORY = (
 )
 CONTROL_PLANE = "tests/scenarios/test_control_plane.py::"
 RECOVERY = "tests/scenarios/test_recovery.py::"
+STALLS = "tests/chaos/test_stalls.py::"
 TRAINER = "tests/trainer/test_launch.py::"
 SPOT = {"compute": [{"instance_type": "ml.m5.large", "nodes": 2, "purchase": "spot"}]}
 SLOW = {"LEAN_STEP_SECONDS": "0.2"}
@@ -207,7 +208,10 @@ FAULT_MODEL: tuple[Row, ...] = (
                 attempts=1,
             ),
         ),
-        not_yet="Lustre stall: the emulated file system is a folder and does not stall",
+        shown_by=(
+            STALLS + "test_a_short_stall_costs_no_attempt",
+            STALLS + "test_a_long_stall_is_a_hang_that_names_the_file_system",
+        ),
     ),
     Row(
         "capacity, quota, API throttling",

@@ -321,3 +321,14 @@ def test_silence_is_asked_for_only_where_the_spec_says_and_a_container_runs() ->
     assert quiet_since(watch, observe(Seen(), "Starting", T, []), T + 10**6) is None
     assert quiet_since(Watch(), training(), T + 10**6) is None
     assert "no host logged a line for 100 s" in str(silent(watch, training()).detail)
+
+
+@pytest.mark.parametrize(("seen", "budget", "stop"), BUDGETS)
+def test_what_may_wait_for_data_names_the_file_system(
+    seen: Seen, budget: int, stop: StopReason
+) -> None:
+    verdict = judge(WATCH, "InProgress", seen, T + budget + 1, file_system="fs-0123")
+    assert verdict.stop is stop
+    assert verdict.detail is not None
+    reads = seen.phase in (Phase.DOWNLOADING, Phase.WARMUP, Phase.STEP, Phase.VALIDATION)
+    assert ("on fs-0123" in verdict.detail) == reads

@@ -31,6 +31,16 @@ def test_a_gap_is_all_accounted_for(found: Study) -> None:
         assert -gap["useful"] == pytest.approx(oracle.goodput - rows[name].goodput)
 
 
+def test_no_row_and_no_lever_is_there_twice(found: Study) -> None:
+    """Saves at the policy's own interval are a row of their own where the spec has another one."""
+    names = [row.name for row in found.rows]
+    assert "Everstep, auto saves" in names
+    measured = with_measured_interval(SCENE)
+    same = study(replace(measured, seeds=2))
+    assert "Everstep, auto saves" not in [row.name for row in same.rows]
+    assert "measured save interval" not in [lever.name for lever in same.levers]
+
+
 def test_levers_point_the_right_way(found: Study) -> None:
     gains = {lever.name: lever.gain for lever in found.levers}
     assert gains["halve the restart time"] > gains["halve hosts' provisioning alone"] > 0

@@ -1,0 +1,54 @@
+"""A stalled file system: who opens waits, who has a file open reads on, and it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator.fsx_stall import LIMIT, Stall
+from emulator.names import AwsError
+
+pytestmark = pytest.mark.skipif(not LIMIT.exists(), reason="file leases are Linux's")
+READ = "import sys; print('begun', flush=True); print(open(sys.argv[1]).read(), flush=True)"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"content of {name}")
+    return tmp_path
+
+
+def reader(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", READ, path], stdout=-1, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+def test_an_open_waits_in_the_kernel_until_the_end(files: Path) -> None:
+    stall = Stall(files, 30)
+    assert stall.files == 2
+    waits = reader(files / "a")
+    wchan = Path(f"/proc/{waits.pid}/stat")
+    with pytest.raises(subprocess.TimeoutExpired):
+        waits.wait(0.5)
+    assert wchan.read_text().rsplit(")", 1)[1].split()[0] in "SD"  # asleep, not stopped (T)
+    stall.end()
+    assert waits.communicate(timeout=10)[0] == "content of a\n"
+    stall.end()  # twice is once
+
+
+def test_what_is_open_is_read_on(files: Path) -> None:
+    with (files / "b").open() as held:
+        stall = Stall(files, 30)
+        assert stall.files == 1
+        assert held.read() == "content of b"
+        assert reader(files / "b").communicate(timeout=10)[0] == "content of b\n"
+    stall.end()
+
+
+def test_longer_than_the_kernel_holds_is_refused(files: Path) -> None:
+    with pytest.raises(AwsError, match="the kernel ends a lease"):
+        Stall(files, int(LIMIT.read_text()) + 1)
