@@ -28,8 +28,8 @@ RESTARTS = frozenset({"Restarting", "Interrupted"})
 """Transitions by which the service starts the same job again."""
 STEPS_KEPT = 21
 REPORTS_BELONG_TOGETHER_SECONDS = 1800
-_READING = frozenset({Phase.DOWNLOADING, Phase.WARMUP, Phase.STEP, Phase.VALIDATION})
-"""Phases in which a job may wait for its data."""
+_WITH_FILES = frozenset({Phase.DOWNLOADING, Phase.WARMUP, Phase.STEP, Phase.VALIDATION, Phase.SAVE})
+"""Phases in which a job may wait for its data or its checkpoints."""
 _BEFORE_TRAINING = frozenset({Phase.PENDING, Phase.STARTING, Phase.DOWNLOADING})
 
 
@@ -231,7 +231,7 @@ def idles(watch: Watch, seen: Seen, busiest: float | None, now: float) -> Verdic
 def judge(
     watch: Watch, status: str, seen: Seen, now: float, file_system: str | None = None
 ) -> Verdict:
-    """In budget, out of it, or over. ``file_system``: where the data are read from, if from one."""
+    """In budget, out of it, or over. ``file_system``: that it works on, if on one."""
     if status in TERMINAL_JOB_STATUSES:
         return Verdict(terminal=True)
     if status == "Stopping" or seen.phase is None or seen.phase_since_epoch is None:
@@ -245,7 +245,7 @@ def judge(
     detail = f"{spent:.0f} s in phase {seen.phase}{at}, budget watch.{seen.phase} is {budget} s"
     if stepping and watch.step is None and seen.step_times:
         detail += f" ({watch.step_factor:g} × the median of {median(seen.step_times):.3g} s a step)"
-    if file_system is not None and seen.phase in _READING:
-        detail += f"; its data are on {file_system}: a file system that stalls looks the same"
+    if file_system is not None and seen.phase in _WITH_FILES:
+        detail += f"; it works on {file_system}: a file system that stalls looks the same"
     early = seen.phase in _BEFORE_TRAINING
     return Verdict(stop=StopReason.START_TIMEOUT if early else StopReason.HANG, detail=detail)

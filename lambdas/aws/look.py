@@ -44,8 +44,9 @@ def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     }
     if news:
         services.store.update(launch, **news)
-    on_fsx = run.team.file_system_id if run.spec.data.mode == "fsx" else None
-    verdict = judge(watch, job.status, seen, now, on_fsx)
+    on_fsx = "fsx" in (run.spec.data.mode, run.spec.checkpoint.storage)
+    file_system = run.team.file_system_id if on_fsx else None
+    verdict = judge(watch, job.status, seen, now, file_system)
     if verdict.stop is not None or job.status in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return verdict
     at_limit = watch_budget(run, launch.model_copy(update={"started_epoch": started}), services)

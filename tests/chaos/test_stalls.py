@@ -82,6 +82,6 @@ def test_a_long_stall_is_a_hang_that_names_the_file_system(lab: Lab, unbroken: s
     assert first.failure.failure_class is FailureClass.HANG
     system = lab.cloud.run("stall-long").team.file_system_id
     assert f"budget watch.step is {BUDGET} s" in first.failure.cause
-    assert f"its data are on {system}" in first.failure.cause
+    assert f"it works on {system}" in first.failure.cause
     assert second.failure is None
     assert lab.weights("stall-long") == unbroken

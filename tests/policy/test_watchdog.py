@@ -324,11 +324,11 @@ def test_silence_is_asked_for_only_where_the_spec_says_and_a_container_runs() ->
 
 
 @pytest.mark.parametrize(("seen", "budget", "stop"), BUDGETS)
-def test_what_may_wait_for_data_names_the_file_system(
+def test_what_may_wait_for_files_names_the_file_system(
     seen: Seen, budget: int, stop: StopReason
 ) -> None:
     verdict = judge(WATCH, "InProgress", seen, T + budget + 1, file_system="fs-0123")
     assert verdict.stop is stop
     assert verdict.detail is not None
-    reads = seen.phase in (Phase.DOWNLOADING, Phase.WARMUP, Phase.STEP, Phase.VALIDATION)
-    assert ("on fs-0123" in verdict.detail) == reads
+    without = (Phase.PENDING, Phase.STARTING, Phase.UPLOADING, Phase.STOPPING)
+    assert ("on fs-0123" in verdict.detail) == (seen.phase not in without)
