@@ -66,6 +66,7 @@ class Cloud:
         self._session = session or boto3.Session()
         self._config = Config(
             retries={"mode": "adaptive", "max_attempts": 5},
+            connect_timeout=5,
             s3={"addressing_style": "path"}
             if endpoint or os.environ.get("AWS_ENDPOINT_URL")
             else None,

@@ -16,6 +16,7 @@ from everstep.cli.plan import plan
 from everstep.cli.run import run
 from everstep.cli.runs import list_runs, status, stop
 from everstep.cli.simulate import simulate
+from everstep.cli.watch import watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +29,7 @@ app.command()(plan)
 app.command()(run)
 app.command("list")(list_runs)
 app.command()(status)
+app.command()(watch)
 app.command()(logs)
 app.command()(stop)
 app.command()(classify)
