@@ -72,6 +72,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         TAGS,
         *_read("data"),
         *_read("output"),
+        *_read("checkpoint"),
     ),
     "check_quota": (READ_WRITE, QUOTAS, SEARCH, ASK, ASK_AGAIN, FIRST_ASK),
     "wait_for_room": (READ_WRITE, TELL),

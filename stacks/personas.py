@@ -30,7 +30,13 @@ LOOK = (
     Grant("Machines", ("states:ListStateMachines",), ("any",)),
     Grant("Machine", ("states:DescribeStateMachine", "states:ListExecutions"), ("machines",)),
     Grant(
-        "Executions", ("states:DescribeExecution", "states:GetExecutionHistory"), ("executions",)
+        "Executions",
+        (
+            "states:DescribeExecution",
+            "states:DescribeStateMachineForExecution",
+            "states:GetExecutionHistory",
+        ),
+        ("executions",),
     ),
     Grant("Jobs", ("sagemaker:DescribeTrainingJob", "sagemaker:ListTags"), ("jobs",)),
     Grant("JobLists", ("sagemaker:ListTrainingJobs", "sagemaker:Search"), ("any",)),
@@ -59,6 +65,7 @@ RESEARCH = (
         "OwnExecutions",
         (
             "states:DescribeExecution",
+            "states:DescribeStateMachineForExecution",
             "states:GetExecutionHistory",
             "states:RedriveExecution",
             "states:StopExecution",

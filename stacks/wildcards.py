@@ -104,6 +104,7 @@ WILDCARDS: tuple[Wildcard, ...] = (
         rf"arn:.*:execution:everstep-[a-z0-9]+-{TEAM}:\*",
         "executions of our machines are named after runs",
         "states:DescribeExecution",
+        "states:DescribeStateMachineForExecution",
         "states:GetExecutionHistory",
         "states:RedriveExecution",
         "states:StopExecution",
@@ -184,6 +185,8 @@ IAM_LINT = {
     "narrower than the linter asks for",
     "RESOURCE_MISMATCH states:DescribeExecution": "the linter wants the ARNs of express "
     "executions too; ours are standard ones",
+    "RESOURCE_MISMATCH states:DescribeStateMachineForExecution": "the same, of express and map "
+    "runs",
     "RESOURCE_MISMATCH states:ListExecutions": "the linter wants the ARNs of map runs too; "
     "there are none",
     "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from everstep.contracts.env import TrainerEnv
 from trainer.callbacks import Readings
+from trainer.checkpoint.begin import begin_from
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.pace import Pace
 from trainer.checkpoint.restore import Finder, load
@@ -105,9 +106,12 @@ def assemble(
     found = finder.find(tensors, state.mesh)
     if found is not None:
         state = load(found, tensors, state, group, worker, report, recipe.seed)
-    if weights is not None and (found is None or config.model.lora):
+    origin = found
+    if found is None and env.start_from is not None:
+        origin, state = begin_from(env, tensors, state, group, worker, report, recipe.seed)
+    if weights is not None and (origin is None or config.model.lora):
         import_weights(model, config.shape, weights)  # of LoRA: what no checkpoint holds
-    report.line("resume", step=state.step, checkpoint=str(found.name) if found else None)
+    report.line("resume", step=state.step, checkpoint=str(origin.name) if origin else None)
     if worker.rank == 0:
         Catalogue(store).remove_abandoned(env.launch)
     complete = found is not None and (found.manifest.final or state.step < config.stop.steps)

@@ -7,12 +7,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep import __version__
 from everstep.cli import dead_letters, local
+from everstep.cli.branch import clone, resume
 from everstep.cli.classify import classify
 from everstep.cli.destroy import destroy
 from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, CliError
 from everstep.cli.logs import logs
 from everstep.cli.output import say
 from everstep.cli.plan import plan
+from everstep.cli.retry import retry
 from everstep.cli.run import run
 from everstep.cli.runs import list_runs, status, stop
 from everstep.cli.simulate import simulate
@@ -32,6 +34,9 @@ app.command()(status)
 app.command()(watch)
 app.command()(logs)
 app.command()(stop)
+app.command()(retry)
+app.command()(resume)
+app.command()(clone)
 app.command()(classify)
 app.command()(simulate)
 app.command("redrive-dlq")(dead_letters.redrive_dlq)

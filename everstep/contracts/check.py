@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from everstep.contracts import run_spec as spec
-from everstep.contracts.checkpoint_rules import checkpoint_problem
+from everstep.contracts.checkpoint_rules import begin_problem, checkpoint_problem
 from everstep.contracts.compute_rules import compute_problems
 from everstep.contracts.data_rules import data_problems
 from everstep.contracts.fp8_rules import fp8_shape_problems, fp8_target_problems
@@ -185,6 +185,12 @@ def _checkpoint(sections: Sections) -> Iterator[Problem]:
         yield problem
 
 
+def _begin(sections: Sections) -> Iterator[Problem]:
+    begin, stop = sections.get("start"), sections.get("stop")
+    if begin is not None and stop is not None and (problem := begin_problem(begin, stop)):
+        yield problem
+
+
 RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _model,
     _data,
@@ -194,6 +200,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _fp8,
     _lora,
     _checkpoint,
+    _begin,
     limit_problems,
 )
 

@@ -1,7 +1,7 @@
 """The environment of each process, parsed once into a model. No other module reads os.environ."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -58,6 +58,10 @@ class TrainerEnv(BaseModel):
     """Folder of the run's datasets, where the trainer reads them from S3 itself."""
     resume_from: str | None = None
     """A hint: the newest committed checkpoint when the launch was planned. May be stale."""
+    start_from: str | None = None
+    """URI of another run's committed checkpoint, to begin from where this run has none."""
+    start_with: Literal["weights"] | None = None
+    """Of that checkpoint: nothing but the weights, at step 0. None: everything, at its step."""
     max_runtime_seconds: int | None = None
     """Save and exit this long after the container started: the service stops the job soon after."""
 

@@ -16,10 +16,13 @@ from pydantic import (
     model_validator,
 )
 
+from everstep.contracts.manifest import CheckpointName
 from everstep.contracts.models import ModelConfig
 
 RUN_ID_PATTERN = r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,39}$"
 """SageMaker's job-name pattern, cut to 40: ``-NNNNN`` and room for suffixes must fit in 63."""
+
+BEGIN_PATTERN = RUN_ID_PATTERN.removesuffix("$") + r"/step-[0-9]{8}\.[0-9]{5}$"
 
 
 class Section(BaseModel):
@@ -206,6 +209,22 @@ class Train(Section):
     dtype: Literal["bf16", "fp32", "fp8"] = "bf16"
     """Of the computation; weights and optimizer are fp32. ``fp8``: the blocks' matrix products,
     the rest in bf16; on GPUs that have it."""
+
+
+class Begin(Section):
+    """Where a run begins that has no checkpoint of its own yet."""
+
+    checkpoint: str | None = Field(default=None, pattern=BEGIN_PATTERN)
+    """A committed checkpoint of a run of the same team: ``RUN/step-00000120.00002``."""
+    weights_only: bool = False
+    """True: its weights, at step 0, with a fresh optimizer and the data from the start. False:
+    all of it: training goes on at its step, so shape, batch, seed and dataset must be its own."""
+
+    @property
+    def step(self) -> int:
+        """Of the run's beginning."""
+        name = CheckpointName.parse(self.checkpoint or "")
+        return name.step if name and not self.weights_only else 0
 
 
 class Checkpoint(Section):
@@ -417,6 +436,7 @@ class RunSpec(Section):
     data: Annotated[Data, BeforeValidator(_prefix)]
     compute: Annotated[list[Target], Field(min_length=1, max_length=16)]
     stop: Stop
+    start: Begin = Begin()
     parallelism: Parallelism = Parallelism()
     train: Train = Train()
     checkpoint: Checkpoint = Checkpoint()

@@ -35,6 +35,12 @@ def checkpoint_uri(run: Run) -> str:
     return f"{run.team.checkpoint_uri}/{run.run_id}"
 
 
+def start_uri(run: Run) -> str | None:
+    """The other run's checkpoint that this one begins from."""
+    begin = run.spec.start.checkpoint
+    return None if begin is None else f"{run.team.checkpoint_uri}/{begin}"
+
+
 def output_uri(run: Run) -> str:
     return f"{run.team.output_uri}/{run.run_id}"
 
@@ -60,6 +66,8 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         output_uri=output_uri(run),
         data_uri=data_uri(run) if spec.data.mode == "s3" else None,
         resume_from=launch.resume_checkpoint,
+        start_from=start_uri(run),
+        start_with="weights" if spec.start.weights_only and spec.start.checkpoint else None,
         max_runtime_seconds=runtime - min(DEADLINE_MARGIN_SECONDS, runtime // 10),
     )
     request: dict[str, Any] = {

@@ -50,6 +50,21 @@ class Checkpoints:
                 return Committed(name=name, manifest=manifest)
         return None
 
+    def committed(self, uri: str) -> bool:
+        """Whether a checkpoint, by the URI of its folder, is committed and whole."""
+        return self._whole(*split(uri), MANIFEST_NAME, Manifest) is not None
+
+    def steps(self, uri: str) -> list[CheckpointName]:
+        """Below a run's prefix: those with a manifest, oldest first. Their files are not looked
+        at."""
+        found = {
+            name
+            for path in self.names(uri)
+            if path.endswith(f"/{MANIFEST_NAME}")
+            and (name := CheckpointName.parse(path.removesuffix(f"/{MANIFEST_NAME}")))
+        }
+        return sorted(found, key=lambda n: n.order)
+
     def export(self, uri: str) -> ExportManifest | None:
         """What lies at an export's URI, if it is whole."""
         return self._whole(*split(uri), EXPORT_MANIFEST, ExportManifest)

@@ -38,7 +38,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         nodes=target.nodes,
         groups=target.groups,
         resume_checkpoint=newest.checkpoint if newest else None,
-        resume_step=newest.step if newest else 0,
+        resume_step=newest.step if newest else run.spec.start.step,
         planned_epoch=services.clock(),
         rung=rung_of(former, index),
         straggler_stops=sum(x.stop_reason is StopReason.STRAGGLER for x in launches),

@@ -11,6 +11,7 @@ from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy.memory import memory_problems
 from lambdas.aws.adoption import adopt, is_adoption
+from lambdas.aws.begin import begin_problems
 from lambdas.aws.intake import dataset_problems, read_spec
 from lambdas.aws.register import goes_on, register
 from lambdas.aws.services import Services, state_handler
@@ -36,6 +37,7 @@ def act(start: Start, services: Services) -> dict[str, Any]:
     if spec is not None:
         problems += dataset_problems(spec, start, services.checkpoints)
         problems += weights_problems(spec, start, services.checkpoints)
+        problems += begin_problems(spec, step.run_id, start, services.checkpoints)
         problems += _budget(spec, services)
         problems += memory_problems(spec)
     if spec is None or problems:

@@ -627,11 +627,17 @@ class World:
         self.put_object(f"{TEAM.data_uri}/stdlib/index.json", index)
 
     def put_checkpoint(
-        self, step: int, launch: int = 1, *, final: bool = False, recorded: bool = False
+        self,
+        step: int,
+        launch: int = 1,
+        *,
+        final: bool = False,
+        recorded: bool = False,
+        run: str = RUN,
     ) -> str:
         """``recorded``: the files are on a file system, and only the manifest's copy is here."""
         name = CheckpointName(step=step, launch=launch)
-        folder = f"{TEAM.checkpoint_uri}/{RUN}/{name}"
+        folder = f"{TEAM.checkpoint_uri}/{run}/{name}"
         if not recorded:
             self.put_object(f"{folder}/x.distcp", "12345")
         self.put_object(

@@ -62,13 +62,17 @@ class Finder:
     fetched: int = 0
     """Bytes that this rank brought from the store."""
 
-    def find(self, tensors: dict[str, Tensor], mesh: str) -> Found | None:
-        """The newest committed checkpoint that verifies; None where there is none.
+    def find(
+        self, tensors: dict[str, Tensor], mesh: str, only: CheckpointName | None = None
+    ) -> Found | None:
+        """The newest committed checkpoint that verifies, or ``only`` that one; None where there is
+        none.
 
         ``tensors`` and ``mesh``: what ``load`` will be given, to know which files it reads.
         """
         catalogue = Catalogue(self.store)
         listed = catalogue.newest_first() if self.worker.rank == 0 else []
+        listed = [item for item in listed if only is None or item.name == only]
         while True:
             choice = self._share(self._choose(catalogue, listed))
             if choice is None:
