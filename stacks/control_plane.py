@@ -6,6 +6,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from everstep import __version__
 from everstep.contracts import names
 from everstep.contracts.payloads import Team
 from stacks.alarms import ControlAlarms
@@ -188,6 +189,7 @@ class ControlPlaneStack(Stack):
         ).alarms
 
     def _outputs(self) -> None:
+        CfnOutput(self, names.OUTPUT_VERSION, value=__version__)
         CfnOutput(self, names.OUTPUT_TABLE, value=self.table.table.table_name)
         CfnOutput(self, names.OUTPUT_TOPIC, value=self.topic.topic_arn)
         for team, built in self.machines.items():

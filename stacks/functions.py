@@ -9,7 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from everstep.contracts.names import construct_id, function_name
+from everstep.contracts.names import HANDLER_ALIAS, construct_id, function_name
 from stacks.config import ROOT, Config
 from stacks.network import logs_retention
 
@@ -30,7 +30,7 @@ NOT_BUNDLED = [
 TIMEOUTS = {name: Duration.seconds(60) for name in ("watchdog", "quota_report")}
 TIMEOUT = Duration.seconds(30)
 MEMORY_MIB = 512
-ALIAS = "live"
+ALIAS = HANDLER_ALIAS
 
 
 def bundle() -> lambda_.Code:

@@ -61,11 +61,12 @@ class Cloud:
         session: boto3.Session | None = None,
         endpoint: str | None = None,
         clock: Callable[[], float] = time.time,
+        tries: int = 5,
     ):
         self.env, self.clock, self._endpoint = env, clock, endpoint
         self._session = session or boto3.Session()
         self._config = Config(
-            retries={"mode": "adaptive", "max_attempts": 5},
+            retries={"mode": "adaptive", "max_attempts": tries},
             connect_timeout=5,
             s3={"addressing_style": "path"}
             if endpoint or os.environ.get("AWS_ENDPOINT_URL")
@@ -77,6 +78,15 @@ class Cloud:
 
     def _client(self, service: str) -> Any:
         return self._session.client(service, endpoint_url=self._endpoint, config=self._config)  # type: ignore[call-overload]
+
+    @property
+    def emulated(self) -> bool:
+        """An emulator of this machine, not AWS."""
+        return bool(self._endpoint or os.environ.get("AWS_ENDPOINT_URL"))
+
+    @property
+    def region(self) -> str | None:
+        return self._session.region_name
 
     @cached_property
     def outputs(self) -> dict[str, str]:

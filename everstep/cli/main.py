@@ -10,6 +10,7 @@ from everstep.cli import dead_letters, local
 from everstep.cli.branch import clone, resume
 from everstep.cli.classify import classify
 from everstep.cli.destroy import destroy
+from everstep.cli.doctor import doctor
 from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, CliError
 from everstep.cli.logs import logs
 from everstep.cli.output import say
@@ -39,6 +40,7 @@ app.command()(resume)
 app.command()(clone)
 app.command()(classify)
 app.command()(simulate)
+app.command()(doctor)
 app.command("redrive-dlq")(dead_letters.redrive_dlq)
 app.command()(destroy)
 

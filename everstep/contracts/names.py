@@ -3,8 +3,12 @@
 STACKS = ("network", "storage", "images", "control-plane", "access", "observability")
 """In the order in which they are deployed."""
 
+HANDLER_ALIAS = "live"
+"""What the state machines call: a deploy moves it to a new version of a function."""
+
 OUTPUT_MACHINE = "StateMachineArn"
 """Followed by the team's construct id: ``StateMachineArnResearch``. On the control plane."""
+OUTPUT_VERSION = "EverstepVersion"
 OUTPUT_TABLE = "TableName"
 OUTPUT_TOPIC = "TopicArn"
 OUTPUT_DEAD_LETTERS = "DeadLetters"

@@ -17,6 +17,8 @@ ML = Path(os.environ.get("EVERSTEP_ML_ROOT", "/opt/ml"))
 BUCKET, _, PREFIX = os.environ["EVERSTEP_CHECKPOINT_URI"].removeprefix("s3://").partition("/")
 LAUNCH = int(os.environ["EVERSTEP_LAUNCH"])
 STEP_SECONDS = float(os.environ.get("FOREIGN_STEP_SECONDS", "0.05"))
+START = os.environ.get("EVERSTEP_START_FROM", "").rstrip("/")
+WEIGHTS_ONLY = os.environ.get("EVERSTEP_START_WITH") == "weights"
 BUG_AT = int(os.environ.get("FOREIGN_BUG_AT", "0"))
 
 
@@ -33,11 +35,11 @@ def newest(s3) -> tuple[int, str]:
         for item in page.get("Contents", [])
         if item["Key"].endswith("/manifest.json")
     )
-    if not keys:
+    if not keys and not START:
         return 0, "start"
-    folder = keys[-1].rsplit("/", 1)[0]
+    folder = keys[-1].rsplit("/", 1)[0] if keys else START.removeprefix(f"s3://{BUCKET}/")
     state = s3.get_object(Bucket=BUCKET, Key=f"{folder}/state.txt")["Body"].read().decode()
-    return int(folder.rsplit("/", 1)[-1][5:13]), state
+    return 0 if WEIGHTS_ONLY and not keys else int(folder.rsplit("/", 1)[-1][5:13]), state
 
 
 def save(s3, step: int, state: str, final: bool) -> None:

@@ -1,0 +1,184 @@
+"""``everstep doctor``: what each check makes of an answer, and of none."""
+
+import json
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from typer.testing import CliRunner
+
+from everstep import __version__
+from everstep.cli import doctor
+from everstep.cli.doctor_checks import Look, account, image, quotas, stacks, version
+from everstep.cli.main import app
+from everstep.contracts import names
+from tests.cli import watched
+
+NOW = 1_796_000_000.0
+
+
+class Asked:
+    """A cloud whose clients answer what they are told."""
+
+    env, region, emulated = "dev", "us-east-1", False
+
+    def __init__(self, **clients: Any) -> None:
+        self._clients, self.outputs = clients, {names.OUTPUT_VERSION: __version__}
+
+    def client(self, service: str) -> Any:
+        return self._clients[service.replace("-", "_")]
+
+    def clock(self) -> float:
+        return NOW
+
+
+def look(cloud: Any, config: dict[str, Any] | None = None, **more: Any) -> Look:
+    return Look(cloud, {"account": "1"} if config is None else config, **more)
+
+
+def caller(number: str = "1", behind: float = 0.0) -> Any:
+    date = format_datetime(datetime.fromtimestamp(NOW - behind, UTC), usegmt=True)
+    answer = {
+        "Account": number,
+        "Arn": "arn:aws:iam::1:user/me",
+        "ResponseMetadata": {"HTTPHeaders": {"date": date}},
+    }
+    return Asked(sts=SimpleNamespace(get_caller_identity=lambda: answer))
+
+
+def states(findings: Any) -> dict[str, str]:
+    return {one.check: one.state for one in findings}
+
+
+@pytest.mark.parametrize(
+    ("behind", "state"), [(0, "ok"), (-31, "warn"), (31, "warn"), (241, "fail"), (-3600, "fail")]
+)
+def test_a_wrong_clock_is_told_before_it_breaks_signatures(behind: float, state: str) -> None:
+    assert states(account(look(caller(behind=behind)))) == {"account": "ok", "clock": state}
+
+
+def test_another_account_than_configs_is_a_failure() -> None:
+    assert states(account(look(caller("2"))))["account"] == "fail"
+    assert states(account(look(caller("2"), {})))["config"] == "warn"
+
+
+def refused(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "Call")
+
+
+def test_stacks_by_their_status() -> None:
+    statuses = dict(
+        zip(
+            names.STACKS,
+            ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "ROLLBACK_COMPLETE",
+             "UPDATE_IN_PROGRESS", "DELETE_FAILED", None],
+            strict=True,
+        )
+    )  # fmt: skip
+
+    def describe(StackName: str) -> Any:
+        status = statuses[StackName.removeprefix("everstep-dev-")]
+        if status is None:
+            raise refused("ValidationError")
+        return {"Stacks": [{"StackStatus": status}]}
+
+    found = list(stacks(look(Asked(cloudformation=SimpleNamespace(describe_stacks=describe)))))
+    assert [one.state for one in found] == ["ok", "warn", "fail", "warn", "fail", "fail"]
+    assert all(one.fix for one in found[1:])
+
+
+def test_an_older_deploy_is_told() -> None:
+    cloud = Asked()
+    assert states(version(look(cloud))) == {"version": "ok"}
+    cloud.outputs = {}
+    assert states(version(look(cloud))) == {"version": "warn"}
+
+
+@pytest.mark.parametrize(
+    ("named", "code", "state"),
+    [
+        ("trainer:stable", None, "ok"),
+        ("trainer:gone", "ImageNotFoundException", "fail"),
+        ("1.dkr.ecr/other:1", "never asked", "warn"),
+    ],
+)
+def test_the_specs_image(named: str, code: str | None, state: str) -> None:
+    asked: list[Any] = []
+
+    def describe(**request: Any) -> None:
+        asked.append(request["repositoryName"])
+        if code:
+            raise refused(code)
+
+    spec = watched.run().spec
+    spec = spec.model_copy(update={"trainer": spec.trainer.model_copy(update={"image": named})})
+    cloud = Asked(ecr=SimpleNamespace(describe_images=describe))
+    assert states(image(look(cloud, spec=spec))) == {"image": state}
+    assert asked == ([] if state == "warn" else ["everstep-dev/trainer"])
+
+
+@pytest.mark.parametrize(
+    ("held", "used", "state"), [(16, 0, "ok"), (16, 8, "warn"), (8, 0, "fail"), (None, 0, "warn")]
+)
+def test_quotas_as_check_quota_judges_them(
+    monkeypatch: pytest.MonkeyPatch, held: float | None, used: float, state: str
+) -> None:
+    name = f"{watched.TYPE} for training job usage"
+    many = {
+        "Longest run time for a training job": 1e9,
+        "Maximum number of instances per training job": 100.0,
+        "Number of instances across all training jobs": 100.0,
+    }
+    values = many if held is None else many | {name: held}
+    service = SimpleNamespace(values=lambda: values, in_use=lambda: {name: used})
+    monkeypatch.setattr("everstep.cli.doctor_checks.Quotas", lambda *_: service)
+    spec = watched.run().spec
+    cloud = Asked(service_quotas=None, sagemaker=None)
+    (found,) = quotas(look(cloud, spec=spec))
+    assert found.state == state, found
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EndpointConnectionError(endpoint_url="https://sts.x"), "network"),
+        (NoCredentialsError(), "AWS_PROFILE"),
+        (refused("ExpiredToken"), "log in again"),
+    ],
+)
+def test_without_an_answer_it_ends_at_once_and_clearly(error: Exception, said: str) -> None:
+    def ask() -> None:
+        raise error
+
+    cloud = Asked(sts=SimpleNamespace(get_caller_identity=ask))
+    found = list(doctor.examine(look(cloud)))
+    assert found[0].state == "fail"
+    assert said in found[0].fix
+    assert all(one.state == "warn" for one in found[1:])
+    assert len(found) <= 2
+
+
+def test_what_one_may_not_see_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_: Look) -> Any:
+        raise refused("AccessDenied")
+
+    checks = {"account": account, "queues": denied, "version": version}
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    found = list(doctor.examine(look(caller())))
+    assert states(found) == {"account": "ok", "clock": "ok", "queues": "warn", "version": "ok"}
+
+
+def test_no_network_is_a_result_not_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:9")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr(doctor, "TRIES", 1)
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert [one["check"] for one in found] == ["account", "rest"]
+    assert "Could not connect" in found[0]["said"]
