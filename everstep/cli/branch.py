@@ -71,6 +71,11 @@ def clone(
 
 def _checkpoint(cloud: Cloud, run: Run, step: int | None) -> CheckpointName:
     """The committed checkpoint of a step, the newest one of several; the newest of all for None."""
+    if run.spec.checkpoint.storage != "s3":
+        fail(
+            f"the checkpoints of run {run.run_id!r} lie on the file system",
+            "this version begins a run from a checkpoint in S3 only; `everstep retry` goes on",
+        )
     found = Checkpoints(cloud.client("s3"))
     known = found.steps(checkpoint_uri(run))
     of_step = [x for x in known if step is None or x.step == step]
