@@ -28,11 +28,12 @@ def as_alive(line: str, rule: Rule) -> Rule:
     """
     if rule.id.startswith("user:"):
         return rule
-    if _GAVE_UP.search(line) or rule.failure_class not in _MENDABLE:
+    murmur = rule.role is Role.MURMUR
+    if _GAVE_UP.search(line) or (rule.failure_class not in _MENDABLE and not murmur):
         return rule
     passing = rule.failure_class in _PASSING
     warned = _WARNING.search(line) is not None and not _MACHINE.search(line)
-    if rule.role is Role.MURMUR:
+    if murmur:
         alive = warned or bool(_RETRYING.search(line) or _CALM.search(line))
     elif passing and _RETRYING.search(line):
         alive = True
@@ -40,7 +41,7 @@ def as_alive(line: str, rule: Rule) -> Rule:
         alive = warned and not (rule.failure_class is F.INFRASTRUCTURE and rule.role is Role.CAUSE)
     if not alive:
         return rule
-    known = passing and rule.role is not Role.MURMUR
+    known = passing and not murmur
     return rule._replace(
         role=Role.ALIVE,
         failure_class=rule.failure_class if known else F.UNKNOWN,
@@ -50,7 +51,9 @@ def as_alive(line: str, rule: Rule) -> Rule:
 
 
 def tells_of_trouble(line: str) -> bool:
-    """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning."""
+    """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning, a retry."""
     if _WARNING.search(line) or NCCL_INFO in line:
+        return False
+    if _RETRYING.search(line) and not _GAVE_UP.search(line):
         return False
     return bool(_TROUBLE.search(_CALM.sub("", line)))

@@ -16,7 +16,7 @@ from everstep.contracts.progress import parse_line
 from everstep.policy.alive import as_alive, tells_of_trouble
 from everstep.policy.evidence import Evidence, LogLine
 from everstep.policy.patterns import NCCL_INFO
-from everstep.policy.reading import facts, parse_json, unwrap
+from everstep.policy.reading import facts, parse_json, unwrap, without_sdk
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
 from everstep.policy.rules import RULES
@@ -27,6 +27,8 @@ F, A = FailureClass, Action
 CAUSE_LENGTH = 300
 TEXT_LENGTH = 8192
 """No cause line needs more, and no pattern should meet a megabyte."""
+WORDY_LINES = 500
+"""The last ones: where no line has a known form, so many are searched for words."""
 ANY_EXCEPTION = 1_000_000
 
 ACTIONS: dict[FailureClass, Action] = {
@@ -136,12 +138,16 @@ class _Table:
         rule = self._of_line(line)
         return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
 
+    def of_words(self, line: str) -> Rule | None:
+        """What its words say, where no rule knows its form."""
+        rule = self.find(Source.WORDS, line)
+        return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
+
     def _of_line(self, line: str) -> Rule | None:
         """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
-        rule = self.find(Source.LOG, line)
-        if rule is not None and rule.role is not Role.MURMUR and rule.id != "python":
-            return rule
-        vague = rule
+        vague = self.find(Source.LOG, line)
+        if vague is not None and vague.id != "python":
+            return vague
         bare = unwrap(line[:TEXT_LENGTH])
         if bare != line and _AWS.search(line) and (rule := self.find(Source.REASON, bare)):
             return rule
@@ -255,7 +261,20 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
         )
         if rule is not None:
             found.append(Finding(4, rule.role, event.time_epoch, order, rule, event.text))
+    if all(f.role > Role.MURMUR for f in found):
+        found += _by_words(evidence, table)
     return found
+
+
+def _by_words(evidence: Evidence, table: _Table) -> Iterator[Finding]:
+    """Last of all, and only then: it is slow, and trusts single words."""
+    said = [*_lines(evidence)][-WORDY_LINES:]
+    said += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
+    for order, (time, text, rank) in enumerate(said):
+        if '{"everstep"' not in text and NCCL_INFO not in text[:TEXT_LENGTH]:
+            rule = table.of_words(text)
+            if rule is not None:
+                yield Finding(4, rule.role, time, order, rule, text, rank)
 
 
 def _raised(evidence: Evidence, table: _Table) -> Finding | None:
@@ -282,7 +301,7 @@ def _lines(evidence: Evidence) -> Iterator[tuple[float, str, int | None]]:
         yield line.time_epoch, line.text, _rank(head) if block is None else block
     if evidence.outcome is not None:
         # SageMaker repeats the failure file here, without a time: after everything that has one.
-        for text in _without_prefix(evidence.outcome.failure_reason):
+        for text in _without_prefix(without_sdk(evidence.outcome.failure_reason)):
             yield math.inf, text, _rank(text)
 
 

@@ -3,7 +3,10 @@
 from re import Match
 
 from everstep.policy.codes import (
+    CUDA_BROKEN,
+    ERRNO_BROKEN,
     ERRNO_FULL,
+    ERRNO_MEMORY,
     ERRNO_PASSING,
     MODULE_CONFIG,
     MODULE_DATA,
@@ -26,6 +29,55 @@ FULL = (
     r"|[Nn]ot enough (?:free )?(?:disk )?space"
 )
 MEMORY = r"[Oo]ut [Oo]f [Mm]emory|more memory|OutOfMemory"
+GPU_MEMORY = (
+    r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of memory|(?:torch\."
+    r"|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAllocation"
+    r"|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
+    r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
+    r"|OOM when allocating.*GPU|cupy\S*OutOfMemory|Failed to allocate .*HBM|NRT_RESOURCE"
+    r"|No available memory for the cache blocks"
+)
+HOST_MEMORY = (
+    r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill|task \d+: Out Of Memory"
+    r"|step memory limit|[Mm]emory cgroup|(?<!OutOf)MemoryError|OutOfMemoryError(?!.*(?:CUDA"
+    r"|GPU))|killed due to memory|std::bad_alloc|killed by signal"
+    rf": Killed|OUT_OF_MEMORY|{ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)"
+    r"|memory limit exceeded|low on memory|ray\.exceptions\.OutOfMemory|memory usage threshold"
+)
+NONFINITE = (
+    r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan|inf)\b|nan (?:loss"
+    r"|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged|loss scale already at minimum"
+    r"|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected"
+    r"|encountered)|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are"
+    r"|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reached"
+)
+NO_ROOM = (
+    r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapacityExceeded"
+    r"|(?i:insufficient capacity|(?:out of|no|not have sufficient"
+    r"|not enough) (?:\w+ ){0,2}(?:addresses|capacity)|capacity (?:is |was )?(?:not "
+    r"|un)available|unable to provision|failed to provision all)|not have sufficient"
+    r"|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
+    r"|SkuNotAvailable|capacity-(?:not-available|oversubscribed)|price-too-low"
+)
+GPU_BROKEN = (
+    r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncorrect|double[- ]bit"
+    r"|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
+    r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
+    r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail"
+    r"|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset"
+    r"|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
+    rf"|lost|cannot)|{CUDA_BROKEN}"
+)
+HOST_BROKEN = (
+    r"Machine check|Hardware Error\]|I/O error, dev"
+    rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
+    r"|reason set to: |state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b"
+    r"|DUE TO NODE|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)"
+    r"|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
+    r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL"
+    r"|[Hh]ealth[ _-]?check.{0,20}fail|PCIe Bus Error: severity=Uncorrected|EDAC .* UE "
+    r"|Node condition \w+ is now: True|NodeNotReady"
+)
 LAUNCH = (
     r"\$'\\r'|unexpected token `|command not found|exec format error|executable file not found"
     r"|error: (?:the following arguments|unrecognized arg|argument |ambiguous option|invalid choic"
@@ -60,7 +112,7 @@ STORAGE = (
     r"point|curlCode: \d+|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead "
     r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b(?i:s3|gs|g"
     r"cs|fsx|efs|nfs|hdfs|weka|object store|blob)\b|amazona"
-    r"ws\.com)\S*.*(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)|RequestT"
+    r"ws\.com).{0,300}?(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)|RequestT"
     r"imeout"
     r"|TemporaryFailure|RetriesExceeded|ServiceUnavailable|GatewayTimeout|BadGateway|IORetry|(?i:o"
     r"sc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
@@ -90,24 +142,6 @@ PEER = (
     r"|(?i:node (?:was |has )?(?:lost|failed|died)|lost (?:contact|communication)|heartbeat (?:lost"
     r"|missed|expired|timed))"
 )
-PASSING = (
-    r"(?i)\btemporar(?:y|ily)|\btry again|\btimed[ -]?out|\btime-?out\b|unavailable|unreachable"
-    r"|\bconnection\b.*(?:fail|error)|failed to connect|unable to connect|cannot connect|could not "
-    r"connect|disconnect|not respond|unrespons|overload|too busy|throttl|rate.limit|deadline excee"
-    r"ded"
-    r"|network (?:error|failure|is)|\bpreempt|interrupted by|\bevict|stalled|stuck\b|unexpectedly"
-)
-WRONG = (
-    r"(?i)\binvalid\b|\bnot (?:found|exist|supported|allowed|valid|recognized|permitted|authorized"
-    r"|defined|specified|installed|implemented)|\bno such\b|\bdoes ?n[o']t (?:exist|match|support|"
-    r"ha"
-    r"ve)|\bmissing\b|\bno (?:\w+ ){1,3}found\b|(?:could not|cannot|can't|unable to|failed to) (?:"
-    r"find|locate|parse|load|open"
-    r"|import|read|determine)\b|\bdenied\b|unauthori|forbidden|\bunsupported|\bunknown \w+[: ]|unr"
-    r"ecogni"
-    r"|mismatch|incompatible|\bmust (?:be|have|not|match|specify)|\brequired\b|already exists"
-    r"|malformed|misconfigur|\bcannot be\b|\bexpected\b.*\b(?:got|but)\b|\bexceeds\b|out of range"
-)
 RETRYING = (
     r"(?i)\bretrying\b|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
     r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?<!after )(?:sleep|wait)"
@@ -123,7 +157,7 @@ GAVE_UP = (
     r"er "
     r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
 )
-NCCL_INFO = " NCCL INFO "
+NCCL_INFO = "NCCL INFO "
 """Told beside an error, and just as well without one."""
 WARNING = (
     r":\d\d(?:\.\d+)?: [WI] \S+|"
@@ -186,3 +220,14 @@ PYTHON = (
     r"|\b[Uu]n(?:caught|handled) exception\b"
 )
 """The last line of a traceback, behind torch's ``[rank3]:`` too; but no victim's exception."""
+SETUP = (
+    rf"^(?!.*(?:{LOUD}))(?=.*?(?:Error|Exception|Exit): ).*?"
+    r"(?i:environment variable|\byour (?:setup|system|machine|hardware|gpu"
+    r"|platform|install|region|credential)|\b(?:Ampere|Hopper|Volta|Turing|Blackwell|sm_?\d\d)\b"
+    r"|compute capab|device_count|\bnum_gpus|\bnproc|number of (?:gpus|nodes|processes|devices)"
+    r"|world[ _]?size|\b(?:tensor|pipeline|data|expert|context|sequence)[ _-](?:model[ _-])?parallel"
+    r"|divisib|\baws (?:config|cred|region)|\bdriver|CUDA_HOME|\bnvcc\b|(?:pip|conda) install"
+    r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode|choice"
+    r"|option)|\bbf16|flash.?att\w+ (?:only|requires|is not))"
+)
+"""An exception whose words are of the machine and its settings, not of the program."""

@@ -148,8 +148,7 @@ def unwrap(text: str) -> str:
     body = parse_json(text)
     if body is not None:
         return _from_json(body) or text
-    if match := _SDK.search(text):
-        text = match[1]
+    text = without_sdk(text)
     if match := _BOTO.search(text):
         if not text.startswith(("AlgorithmError", "InternalServerError", "CapacityError")):
             return f"{match[1]}: {match[3]} [calling {match[2]}]"
@@ -163,6 +162,12 @@ def unwrap(text: str) -> str:
     if match := _GO.search(text):
         return f"{match[2]}: {match[3]} [calling {match[1]}]"
     return _MODULE.sub("", _last_of_traceback(text).strip())
+
+
+def without_sdk(text: str) -> str:
+    """A FailureReason without the words that ``wait()`` of the SDK puts around it."""
+    match = _SDK.search(text)
+    return match[1] if match else text
 
 
 def _last_of_traceback(text: str) -> str:

@@ -15,6 +15,7 @@ class Source(StrEnum):
     REASON = "reason"
     EVENT = "event"
     LOG = "log"
+    WORDS = "words"
 
 
 class Role(IntEnum):

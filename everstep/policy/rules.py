@@ -3,8 +3,9 @@
 STATUS is matched against ``{status}: {transitions} | {message}``; REASON at the *start* of a
 FailureReason, or of an API error written as ``Code: message [calling Op]``; EVENT against the
 ``key=value`` pairs of a parsed Kubernetes, EventBridge or node event; LOG against each line that a
-program printed. The first rule of a source that matches a line is that line's. Which *line* wins is
-the engine's matter: causes before symptoms before victims, then time.
+program printed; WORDS against the same lines, where nothing else was found. The first rule of a
+source that matches a line is that line's. Which *line* wins is the engine's matter: causes before
+symptoms before victims, then time.
 """
 
 from functools import partial
@@ -12,6 +13,7 @@ from functools import partial
 from everstep.contracts.failures import Action, FailureClass
 from everstep.policy import codes as c
 from everstep.policy import patterns as p
+from everstep.policy import words as w
 from everstep.policy.rule import Role, Rule, Source
 
 F, A = FailureClass, Action
@@ -21,9 +23,9 @@ _status, _reason = partial(Rule, Source.STATUS), partial(Rule, Source.REASON)
 _event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
 _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
-_murmur = partial(_log, role=Role.MURMUR, confidence=0.3)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
 _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
+_words = partial(Rule, Source.WORDS, role=Role.MURMUR, confidence=0.3, in_run=_NOT_SURE)
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
@@ -31,7 +33,7 @@ RULES: tuple[Rule, ...] = (
     _status("stopped-max-runtime", F.MAX_RUNTIME, r"^Stopped: .*\bMaxRuntimeExceeded\b"),
     _status("stopped-spot-wait", F.INTERRUPTED, r"^Stopped: .*\bTraining\b.*\bMaxWaitTimeExceeded\b"
         r"", A.CONTINUE_AS_NEW),
-    _status("stopped-max-wait", F.CAPACITY, r"^Stopped: .*\bMaxWaitTimeExceeded\b"),
+    _status("stopped-max-wait", F.CAPACITY, r"^Stopped: .*\bMax(?:Wait|Pending)TimeExceeded\b"),
     # Only as the last word: after a reclaim that the service cured, Stopped is someone's stop.
     _status("stopped-spot", F.INTERRUPTED, r"^Stopped: (?:.* )?Interrupted \|"),
     _status("stopped", F.USER_STOP, r"^Stopped: "),
@@ -108,7 +110,7 @@ RULES: tuple[Rule, ...] = (
         r"|unhealthy|fault))", A.WAIT, "the cluster mends itself"),
     _event("not-an-error", F.UNKNOWN, r"EventLevel=(?:Info|Warn)", A.WAIT, "a cluster at work"),
     _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instance"
-        r" )?capacity|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
+        r" )?capacity|capacity errors?\b|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
     _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
     _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami|\beni\b"
         r"|payload|permission|role|subnet|security ?group|drift|validation|CapacityReservationDetai"
@@ -163,7 +165,7 @@ RULES: tuple[Rule, ...] = (
         r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
         r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
         r"t ready|NodeHasDiskError|RebootRequired"),
-    _event("image-busy", F.THROTTLING, r"(?i)pull.*(?:toomanyrequests|rate exceeded|i/o timeout|429"
+    _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded|i/o timeout|429"
         r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
     _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
         r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
@@ -182,19 +184,9 @@ RULES: tuple[Rule, ...] = (
 
     # --- log: causes
     # Garbage that a timed-out collective left behind, not a size that anyone asked for.
-    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of me"
-        r"mory|(?:torch\.|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAlloc"
-        r"ation|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
-        r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
-        r"|OOM when allocating.*GPU|cupy\S*OutOfMemory|Failed to allocate .*HBM|NRT_RESOURCE"
-        r"|No available memory for the cache blocks",
+    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY,
         test=lambda match: "more than 1EB memory" not in match.string),
-    _log("host-memory", F.OUT_OF_MEMORY_HOST, r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill"
-        r"|task \d+: Out Of Memory|step memory limit|[Mm]emory cgroup|(?<!OutOf)MemoryError"
-        r"|OutOfMemoryError(?!.*(?:CUDA|GPU))|killed due to memory|std::bad_alloc|killed by signal"
-        rf": Killed|OUT_OF_MEMORY|{c.ERRNO_MEMORY}|DefaultCPUAllocator: (?:can't|not enough)"
-        r"|memory limit exceeded|low on memory|ray\.exceptions\.OutOfMemory|memory usage threshold"
-        r""),
+    _log("host-memory", F.OUT_OF_MEMORY_HOST, p.HOST_MEMORY),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
         "ewer checkpoints"),
     _log("shared-memory", F.BAD_CONFIG, r"(?i:out of shared memory|shared memory limit|\bshm\b"
@@ -203,7 +195,7 @@ RULES: tuple[Rule, ...] = (
         "dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
-    _log("efa-setup", F.BAD_CONFIG, r"NET/OFI.*(?:[Nn]o eligible|(?:initiali[sz]ation"
+    _log("efa-setup", F.BAD_CONFIG, r"(?:NET/OFI|aws-ofi-nccl|OFI plugin).*(?:[Nn]o eligible|(?:initiali[sz]ation"
         r"|initiali[sz]e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
         r"|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed|[Nn]o (?:provider|device)"
         r"|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider|not supported|OFI NCCL failure)"
@@ -224,29 +216,11 @@ RULES: tuple[Rule, ...] = (
     _log("xid-contained", F.INFRASTRUCTURE, rf"{c.XID}(?:{c.XID_CONTAINED})\b", A.RETRY_SAME),
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
-    _log("gpu-broken", F.INFRASTRUCTURE, r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)"
-        r"|ecc[_ ]?uncorrect|double[- ]bit|fallen off the bus|GPU is lost|row[- ]?remap\w* fail"
-        r"|nvlink.*fatal)|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version"
-        r" mismatch|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail"
-        r"|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset"
-        r"|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
-        rf"|lost|cannot)|{c.CUDA_BROKEN}"),
-    _log("host-broken", F.INFRASTRUCTURE, r"Machine check|Hardware Error\]|I/O error, dev"
-        rf"|{c.ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
-        r"|reason set to: |state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b"
-        r"|DUE TO NODE|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)"
-        r"|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
-        r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL|[Hh]ealth[ _-]?c"
-        r"heck.{0,20}fail|PCIe Bus Error: severity=Uncorrected|EDAC .* UE |Node condition \w+ is"
-        r" now: True|NodeNotReady"),
+    _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
+    _log("host-broken", F.INFRASTRUCTURE, p.HOST_BROKEN),
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
         0.6),
-    _log("nan", F.DIVERGED, r"(?i)found (?:nan|inf)|loss[^a-z]{0,3}(?:is|became|=|:)? ?(?:nan"
-        r"|inf)\b|nan (?:loss|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged"
-        r"|loss scale already at minimum|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan"
-        r"|inf) (?:or \w+ )?(?:found|detected|encountered)|invalid values: .*\bnan\b|(?:loss|norm"
-        r"|grad\w*|logits|weights?) (?:is|are|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan"
-        r"|inf)\b|minimum loss scale reached"),
+    _log("nan", F.DIVERGED, p.NONFINITE),
     _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
         r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b"
@@ -254,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
         r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
-        r"|CANCELLED AT \S+ by (?:user|uid)|scancel"),
+        r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
@@ -267,13 +241,8 @@ RULES: tuple[Rule, ...] = (
     _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the requ"
         r"est is exp", A.RETRY_SAME, "a new job gets new credentials; let the program refresh its o"
         "wn", 0.6),
-    _log("no-room", F.CAPACITY, r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapac"
-        r"ityExceeded|(?i:insufficient capacity|(?:out of|no|not have sufficient|not enough) (?:\w+"
-        r" ){0,2}(?:addresses|capacity)|capacity (?:is |was )?(?:not |un)available|unable to provis"
-        r"ion|failed to provision all)|not have sufficient|Resources?Unavailable|RESOURCE_POOL_EXHA"
-        r"USTED|STOCKOUT|AllocationFailed|SkuNotAvailable|capacity-(?:not-available|oversubscribed)"
-        r"|price-too-low"),
-    _log("slurm-held", F.UNKNOWN, r"\([^)]*\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
+    _log("no-room", F.CAPACITY, p.NO_ROOM),
+    _log("slurm-held", F.UNKNOWN, r"\([^()]{0,80}\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
         r"|Licenses)\)", A.WAIT, "the queue starts it by itself"),
@@ -303,6 +272,7 @@ RULES: tuple[Rule, ...] = (
         "ce the node if an Xid is logged"),
     _log("python-static", F.USER_CODE, r"^\s*(?:\[[\w ]+\]:?\s*)*(?:ModuleNotFound|Import|Syntax"
         r"|Indentation|Tab|Name)Error:", confidence=0.95),
+    _log("python-setup", F.BAD_CONFIG, p.SETUP, confidence=0.6),
     _log("python", F.USER_CODE, p.PYTHON, confidence=0.7, in_run=_DOUBT),
     _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
     _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
@@ -329,7 +299,7 @@ RULES: tuple[Rule, ...] = (
         r"|[Hh]eartbeat monitor timed|data inconsistency|flight recorder dump|clients joined"
         r"|Some NCCL operations have failed|pair closure|(?i:collective|all_?reduce|all_?gather"
         r"|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung"
-        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.*(?i:coll"
+        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.{0,200}?(?i:coll"
         r"ective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)"
         r"|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed? ?out"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
@@ -340,10 +310,26 @@ RULES: tuple[Rule, ...] = (
         r"aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
         "a peer went away first", confidence=0.4, role=Role.ECHO),
 
-    # --- log: no form that is known, but words of one
-    _murmur("sounds-passing", F.INFRASTRUCTURE, p.PASSING, A.RETRY_SAME, "it sounds as if it might "
-        "pass", in_run=_NOT_SURE),
-    _murmur("sounds-wrong", F.BAD_CONFIG, p.WRONG, A.DO_NOT_RETRY, "it sounds as if it would come a"
-        "gain", in_run=_NOT_SURE),
+    # --- log: no form that is known, but a subject and what is wrong with it
+    _words("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT)),
+    _words("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY),
+    _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit", 40)),
+    _words("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30)),
+    _words("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40)),
+    _words("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE, 30)),
+    _words("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY)),
+    _words("words:busy", F.THROTTLING, rf"(?i){w.BUSY}"),
+    _words("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80)),
+    _words("words:store", F.STORAGE_TRANSIENT, w.near(w.STORE, w.LOST)),
+    _words("words:taken", F.INTERRUPTED, w.near(w.HELD, w.TAKEN)),
+    _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
+    _words("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME),
+    _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.FAULT, 30)),
+    _words("words:denied", F.BAD_CONFIG, rf"(?i){w.DENIED}"),
+    _words("words:data", F.BAD_DATA, w.near(w.DATA, rf"{w.CORRUPT}|{w.ABSENT}", 40)),
+    _words("words:checkpoint", F.BAD_DATA, w.near(w.CHECKPOINT, w.CORRUPT, 40)),
+    _words("words:code", F.USER_CODE, w.near(w.CODE, w.WRONG, 40)),
+    _words("words:config", F.BAD_CONFIG, rf"(?i){w.WRONG}|{w.ABSENT}"),
+    _words("words:lost", F.INFRASTRUCTURE, rf"(?i){w.LOST}", A.RETRY_SAME),
 )
 # fmt: on

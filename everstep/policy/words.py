@@ -1,0 +1,154 @@
+"""What a message that has no known form says: a subject, and what is wrong with it.
+
+A form is one program's sentence; a subject and a symptom are what everyone's sentences are made of.
+Small letters: matched without regard to case. ``near`` joins the two where they stand together.
+"""
+
+REACH = 60
+"""Characters between a subject and its symptom: about a clause."""
+
+
+def near(subject: str, symptom: str, reach: int = REACH) -> str:
+    """Both, in either order, with no more than ``reach`` characters of one clause between them."""
+    gap = rf"[^\n;]{{0,{reach}}}?"
+    return rf"(?i)(?:(?:{subject}){gap}(?:{symptom})|(?:{symptom}){gap}(?:{subject}))"
+
+
+# --- what is wrong
+SHORT = (
+    r"\binsufficient|\bnot (?:have )?(?:enough|sufficient)|\bout of\b|exhaust|\bran out|\brun out"
+    r"|\bno (?:free|available|more|remaining)|(?:cannot|can't|unable to|failed to|could not|couldn't"
+    r") (?:be )?(?:m?alloc|allocate|reserve|provision|obtain|fulfil)|\bexceed|\bover (?:the )?limit"
+    r"|\bfull\b|\btoo (?:large|big)|\blimit (?:was )?reached|\blacks?\b|\bunavailable|not available"
+    r"|\bshortage|no longer available|\boversubscribed"
+)
+LOST = (
+    r"\breset\b|\brefused|\bclosed\b|unreachable|\btime[sd]?[ -]?out|\btiming out|\baborted|\blost\b"
+    r"|\bdisconnect|\bnot (?:be )?(?:respond|reach|answer)|unrespons|\bunavailable|\bbroken\b"
+    r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
+    r"|couldn't|failure to) (?:re)?(?:connect|contact|reach|communicate|resolve|open a? ?(?:conn"
+    r"|socket)|establish)|\bdied\b|\bdead\b|disappeared|\bstale\b|\binterrupted\b|\bno route"
+    r"|temporar|\bno response|\bexited\b|\bterminated\b|\bvanished|\bdropping|\bno heartbeat"
+    r"|missed heartbeat"
+)
+BUSY = (
+    r"throttl|\brate[ _-]?(?:limit|exceed)|too many (?:concurrent )?(?:requests|connections|calls)"
+    r"|slow ?_?down|\btoo busy|\bbusy\b|overload|back-?pressure|request rate|\b429\b|\bretry later"
+    r"|try again later|\bcongest"
+)
+DENIED = (
+    r"\bdenied|forbidden|unauthori[sz]ed|\bnot (?:been )?(?:authori[sz]ed|permitted|allowed)|\bno p"
+    r"ermission|permission|\b40[13]\b|\bexpired|credentials?\b|\blacks? (?:access|the)|\binvalid (?"
+    r":\w+ )?(?:token|key|password)|\bunauthenticated|\bgated\b|\bprivate\b"
+)
+ABSENT = (
+    r"\bnot (?:be )?(?:found|exist|located|registered|set|specified|defined|provided|installed|pres"
+    r"ent|configured|mounted|built|compiled|available)\b|\bno such|\bmissing|\bdoes ?n[o']t "
+    r"(?:exist|contain|have)|(?:cannot|can't|could not|couldn't|unable to|failed to|did not) (?:fin"
+    r"d|locate|open|load|import|fetch|read)|\b404\b|\bundefined|\bunset\b|\bempty\b|\bno (?:\w+ "
+    r"){1,3}(?:found|specified|given|provided|exist)|\bnone (?:found|of)|\bunknown\b|\bwithout a\b"
+)
+WRONG = (
+    r"\binvalid|unsupported|\bnot (?:be )?(?:support|valid|allowed|recogni|implement|divisib|match"
+    r"|equal|compatible|a multiple)|\bdoes ?n[o']t (?:support|match|equal|divide)|\bunexpected\b|mismat"
+    r"ch|incompatib|unrecogni[sz]ed|\bmust\b|\bexpect(?:ed|s)\b|malformed|\bcannot be\b|\bcan't be"
+    r"|\brequire[sd]?\b|\billegal|conflict|inconsisten|\bout of range|misconfig|\btoo (?:small|many"
+    r"|few|old|new|low|long|short)|\bonly (?:support|works?|available|one)|\bshould (?:be|have|not)"
+    r"|(?:failed|unable|could not|cannot) to? ?(?:parse|load|import|initiali[sz]e|validate|interpre"
+    r"t|resolve)|\bambiguous|\bduplicate|already (?:exists|in use|defined)|\bbad\b|\bwrong\b|\bwas "
+    r"given|\bbut (?:got|found|is|was|received)\b|\bgot an?\b|\bdiffer|\bgreater than|\bless than"
+    r"|\bcannot (?:mix|use|set|override|combine)|deprecated|\bfailed to (?:create|start|build|compi"
+    r"le)"
+)
+CORRUPT = (
+    r"corrupt|truncat|checksum|\bcrc\b|unreadable|(?:cannot|can't|could not|couldn't|unable to|fail"
+    r"ed to|error) (?:while )?(?:decod|decompress|deseriali[sz]|unpickl|read|pars|identif)\w*"
+    r"|\bbad (?:magic|header|record|zip)|\bmagic\b|premature|unexpected (?:end|eof)|malformed"
+    r"|garbage|\binvalid (?:json|utf|header|record|magic|start byte|gzip|parquet|load key)"
+    r"|\bincomplete|\bdamaged|\bhash mismatch|\bzero[- ](?:bytes|length|size)|\b0 bytes"
+    r"|\bnot a (?:valid )?(?:parquet|zip|gzip|tar|json)"
+)
+FAULT = (
+    r"\bfail(?:ed|ure|ing|s)?\b|\bfault|\berrors?\b|uncorrect|unhealthy|degraded|\bfatal|\bdead\b"
+    r"|\b(?:is|went|marked|setting|link) down\b|\bfell\b|\bfallen|\bnot ready|\bstuck|\bhang\b"
+    r"|lock-?up|\bpanic|\bneeds? (?:a )?reset|reset required|\bbroken|overheat|over-?temp"
+    r"|\bslowdown|\bretired|\bimpaired|\bdefective|\bdamaged|\bnot (?:detected|visible|responding)"
+    r"|\bonly \d+ (?:\w+ )?detected|\blost\b|\bmissing|\breplac\w+|\bexpected \d+|below (?:the )?thr"
+    r"eshold|less than threshold|\bunexpectedly|rebooted"
+)
+TAKEN = (
+    r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for termin|to b"
+    r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
+)
+NONFINITE = (
+    r"\bnan(?:s|'s)?\b|\binf(?:s|inity)?\b|non-?finite|not finite|infinite|diverg|explod"
+    r"|\boverflow"
+)
+
+# --- with what
+GPU_MEMORY = (
+    r"(?:\bcuda|\bgpu|\bdevice|\bhbm|\bvram|\bhip|\bkv[ -]cache|\bcudnn|\bnccl).{0,25}"
+    r"(?:memory|\boom\b|alloc)|\bvram|\bhbm|\bkv[ -]cache|video memory"
+)
+MEMORY = r"\bmemory\b|\bram\b|\boom\b|\bswap|\brss\b|\bheap|\bmalloc|\bmmap|memory"
+DISK = r"\bdisk|\bspace\b|\bvolume (?:is|size)|\binodes?\b|ephemeral|\bstorage (?:space|limit)"
+QUOTA = r"\bquota|\bservice limit|account.{0,20}limit|\bvcpu limit|limit increase|borrowing limit"
+ROOM = (
+    r"\bcapacity\b|\binstances? (?:type )?(?:is |are )?(?:currently )?(?:un|not )available|on-demand"
+    r"|\bspot (?:capacity|request|fleet)|\bstockout|resource pool|\bfleet\b|\bprovision"
+)
+STORE = (
+    r"\bs3\b|s3[:.]|\bbucket|\bfsx|\blustre|\bnfs|\befs\b|object stor|\bgcs\b|\bgs://|\bhdfs|\bblob"
+    r"|\bweka|\bstorage\b|\bdownload|\bupload|file ?system|\bgetobject|\bputobject|\bparallel file"
+    r"|\bmount(?:point)?\b|\bobject\b"
+)
+NETWORK = (
+    r"\bconn(?:ection|ect)?\b|\bsocket|\bpeer|\btcp\b|\bdns\b|\bendpoint|\bnetwork|\bproxy|\btls\b"
+    r"|\bssl\b|handshake|\bg?rpc\b|\bhost(?:name)?\b|\brouter|\bstream\b|\bserver\b|\bclient\b"
+    r"|\bremote\b|\bworker|\brank\b|\bservice\b|\bheartbeat|\bport\b|\burl\b|\blink\b|\bagent\b"
+)
+COLLECTIVE = (
+    r"\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bbarrier|\bbroadcast"
+    r"|collective|rendezvous|process ?group|\brccl|\bgloo"
+)
+WAITED = r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|did not (?:join|reach|arrive)|never (?:joined|reached)|\bstall"
+GPU = (
+    r"\bgpus?\b|nvlink|nvswitch|\bpcie?\b|\becc\b|\bhbm\d?\b|\bdcgm|\bnvidia|\bneuron|accelerator"
+    r"|fabric[ -]?manager|infiniband|\bhca\b|\bnics?\b|\bmlx\d|\bgsp\b|\bnvml|\bnvrm|row[ -]?remap"
+    r"|\bthermal|\befa (?:device|interface|driver)|\bhardware"
+)
+NODE = (
+    r"\bnodes?\b|\binstances?\b|\bmachine|\bkernel|\bkubelet|\bcpu\b|\bhardware|\bnvme|\bhosts?\b"
+    r"|\bdaemon|\bvolume\b|\bdimm|\bdevice\b"
+)
+DATA = (
+    r"\bdata ?sets?\b|\bdata(?: file| dir| path|loader)?\b|\bsamples?\b|\bshards?\b|parquet|\btfrec"
+    r"ord|\brecords?\b|token ?(?:s|izer|ids?)?\b|\blabels?\b|\bcsv\b|\bjsonl?\b|\bimages? file"
+    r"|\bcorpus|\bindex file|\.bin\b|\.idx\b|\.arrow|/data/|\brows?\b|\bcolumns?\b|\bexamples?\b"
+    r"|\bchannel\b|\bvocab|\bbatch is\b|\bmanifest\b|\barchive|\bgzip|\btar\b|\bzip\b|\bheader"
+    r"|\bdocument|\bfeature|\bsequence index|\bsplit\b"
+)
+CHECKPOINT = (
+    r"checkpoint|\bckpt|state_?dict|optimizer states?|safetensors|\bweights\b|\.distcp|\.pt\b|\.pth"
+    r"|\bmodel file|\bpretrained"
+)
+CONFIG = (
+    r"config|\bargument|\bargs?\b|\bflags?\b|\boptions?\b|hyper-?param|\bparameter|\bsettings?\b|en"
+    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size|\bnum_"
+    r"|\bversions?\b|compute capability|\blibrary|\bplugins?\b|shared object|\.so\b|dependenc|\bpac"
+    r"kages?\b|\bkeys?\b|\bdriver|\binstall|\bbackend|\bprecision|\bbf16|\bfp8|\bsecurity group"
+    r"|\bsubnet|\bvpc\b|\bregion|\binterface|\bregistry|\bspec\b|\brole\b|\bpolic(?:y|ies)|\bschema"
+    r"|\bdivisible|\bname\b|\bvalue\b|\b--[a-z]|\brepo(?:sitory)?\b|\bhub\b|\bmodel (?:id|name|ty"
+    r"pe|path)|\bgpus? (?:required|requested)|\bprovider|\bformat\b|\bcuda\b"
+)
+IMAGE = (
+    r"\bimage|\bcontainer|\bdocker|\becr\b|entry ?point|\bcommand|\bscripts?\b|executable|\bruntime"
+    r"|\bmanifest|\binterpreter|\bbinary\b|\bmount"
+)
+CODE = (
+    r"tensor|\bshapes?\b|\bdtype|attribute|\bind(?:ex|ices)\b|\bvariable|\bfunction|\bgrad|operand"
+    r"|\bdim(?:ension)?s?\b|\bobject\b|\blayer|\bargument|\bmodule\b|\biter|\bsyntax|\bassert"
+    r"|\bscalar|\bkeyword|\bmethod|\bcallable|\bstr(?:ing)?\b|\bint\b|\bfloat\b|\blist\b"
+)
+HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
+NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
