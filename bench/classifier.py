@@ -1,7 +1,7 @@
 """How right and how safe is the classifier? ``python bench/classifier.py [FILE.jsonl] [--json]``
 
-Each line: id, text, where, class, action; ``ambiguous`` lines accept the classes and actions that
-their note names. Safe: a live job is left alone, a transient is not given up, a hopeless one is not
+Each line: id, text, where, class, action; ``also`` and ``also_action`` name what else is right;
+an ``ambiguous`` line accepts what its note names. Safe: a live job is left alone, a transient is not given up, a hopeless one is not
 retried. The default file is the project's own corpus: what it was worth on messages that it had not
 seen is in tests/policy/corpus.md, since every round was mended after it was first scored.
 """
@@ -30,9 +30,11 @@ def kind(action: str) -> str:
 
 
 def accepted(entry: dict[str, Any], words: type[FailureClass] | type[Action], key: str) -> set[str]:
-    """The label; of an ambiguous message also what its note names."""
+    """The label, what ``also`` and ``also_action`` allow, and of an ambiguous one its note."""
     note = entry.get("note", "") if entry.get("ambiguous") else ""
-    return {entry[key], *(word.value for word in words if word.value in note)}
+    also = entry.get("also" if key == "class" else "also_action") or []
+    also = [also] if isinstance(also, str) else also
+    return {entry[key], *also, *(word.value for word in words if word.value in note)}
 
 
 def score(entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from everstep.contracts.progress import parse_line
 from everstep.policy.alive import as_alive, tells_of_trouble
 from everstep.policy.evidence import Evidence, LogLine
 from everstep.policy.patterns import NCCL_INFO
-from everstep.policy.reading import facts, parse_json, unwrap, without_sdk
+from everstep.policy.reading import event_parts, facts, parse_json, said, unwrap, without_sdk
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
 from everstep.policy.rules import RULES
@@ -248,19 +248,20 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
     for order, (time, text, rank) in enumerate(_lines(evidence)):
         if '{"everstep"' in text or NCCL_INFO in text[:TEXT_LENGTH]:
             continue  # progress is no failure, whatever its loss is
-        rule = table.of_line(text)
+        rule = table.of_line(said(text))
         if rule is not None:
             # At one time, a form that is known outranks an exception of any name.
             place = order + ANY_EXCEPTION * (rule.id == "python")
             found.append(Finding(4, rule.role, time, place, rule, text, rank))
     if raised := _raised(evidence, table):
         found.append(raised)
-    for order, event in enumerate(evidence.events):
-        rule = table.find(Source.EVENT, facts(event.text[:TEXT_LENGTH])) or next(
-            (r for line in event.text.splitlines() if (r := table.of_line(line))), None
-        )
-        if rule is not None:
-            found.append(Finding(4, rule.role, event.time_epoch, order, rule, event.text))
+    for event in evidence.events:
+        for order, text in enumerate(event_parts(event.text[:TEXT_LENGTH])):
+            rule = table.find(Source.EVENT, facts(text)) or next(
+                (r for line in text.splitlines() if (r := table.of_line(line))), None
+            )
+            if rule is not None:
+                found.append(Finding(4, rule.role, event.time_epoch, order, rule, text))
     if all(f.role > Role.MURMUR for f in found):
         found += _by_words(evidence, table)
     return found
@@ -268,11 +269,11 @@ def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
 
 def _by_words(evidence: Evidence, table: _Table) -> Iterator[Finding]:
     """Last of all, and only then: it is slow, and trusts single words."""
-    said = [*_lines(evidence)][-WORDY_LINES:]
-    said += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
-    for order, (time, text, rank) in enumerate(said):
+    lines = [*_lines(evidence)][-WORDY_LINES:]
+    lines += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
+    for order, (time, text, rank) in enumerate(lines):
         if '{"everstep"' not in text and NCCL_INFO not in text[:TEXT_LENGTH]:
-            rule = table.of_words(text)
+            rule = table.of_words(said(text))
             if rule is not None:
                 yield Finding(4, rule.role, time, order, rule, text, rank)
 

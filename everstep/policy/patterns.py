@@ -160,7 +160,7 @@ GAVE_UP = (
 NCCL_INFO = "NCCL INFO "
 """Told beside an error, and just as well without one."""
 WARNING = (
-    r":\d\d(?:\.\d+)?: [WI] \S+|"
+    r":\d\d(?:\.\d+)?: [WI] \S+|\[I\d{3,4} \d\d:|\[W\d{3,4} [^\]]*\].*\bc(?:an|ould) potentially |"
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
     r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
@@ -224,7 +224,7 @@ SETUP = (
     rf"^(?!.*(?:{LOUD}))(?=.*?(?:Error|Exception|Exit): ).*?"
     r"(?i:environment variable|\byour (?:setup|system|machine|hardware|gpu"
     r"|platform|install|region|credential)|\b(?:Ampere|Hopper|Volta|Turing|Blackwell|sm_?\d\d)\b"
-    r"|compute capab|device_count|\bnum_gpus|\bnproc|number of (?:gpus|nodes|processes|devices)"
+    r"|compute capab|device.count|processes|\bnum_gpus|\bnproc|number of (?:gpus|nodes|processes|devices)"
     r"|world[ _]?size|\b(?:tensor|pipeline|data|expert|context|sequence)[ _-](?:model[ _-])?parallel"
     r"|divisib|\baws (?:config|cred|region)|\bdriver|CUDA_HOME|\bnvcc\b|(?:pip|conda) install"
     r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode|choice"

@@ -31,6 +31,16 @@ _SDK = re.compile(
     r"(?s)^(?:[\w.]+: )?(?:Error for|Error training) ?\w* ?\w* [\w-]+: (?:Failed|Stopped)"
     r"[.,]? Reason: (.*?)(?:\.? Check troubleshooting guide.*)?$"
 )
+_REASON = re.compile(
+    r"(?s)^(?!\w+Error:).{0,300}?\b(?:Failure|Failed)? ?Reason[\"']?: +[\"']?"
+    r"(?=(?:Client|Algorithm|InternalServer|Capacity|ResourceLimit)\w*: )(.*)"
+)
+"""Whoever wrapped a FailureReason, its prefix is one of the service's."""
+_TAG = re.compile(
+    r"^(?:\[\d+,\d+\]<std\w+>:? ?|\([\w ,.-]{0,60}pid=\d+[^)]{0,60}\) ?|\[(?:rank|Rank |default)\d+\]:? ?"
+    r"|\S+ std(?:out|err) [FP] |(?:algo|worker|node|host)-\d+ ?\| ?|\d+: (?=\S)){1,4}"
+)
+"""Whoever printed a line: mpirun, Ray, torchrun, a container's runtime, compose, srun."""
 _BOTO = re.compile(
     r"(?s)(?:^|[\w.]{1,80}: |\s)An error occurred \(([\w.:-]+)\) when calling the (\w+) operation"
     r"(?: \([^)]*\))?:? ?(.*)"
@@ -126,6 +136,13 @@ def facts(text: str) -> str:
     return "; ".join([*sorted(pairs, key=_rank_of_key), text])
 
 
+def event_parts(text: str) -> list[str]:
+    """The lines of a table of Kubernetes events, each an event; else the text as one."""
+    lines = [x for x in text.splitlines() if x.strip()]
+    rows = [x for x in lines if re.match(r"\s*(?:Normal|Warning)\s", x)]
+    return rows if len(rows) > 1 and len(rows) == len(lines) else [text]
+
+
 def _rank_of_key(pair: str) -> int:
     return {"type": 0, "status": 1, "reason": 2}.get(pair.split("=")[0].lower(), 3)
 
@@ -166,8 +183,13 @@ def unwrap(text: str) -> str:
 
 def without_sdk(text: str) -> str:
     """A FailureReason without the words that ``wait()`` of the SDK puts around it."""
-    match = _SDK.search(text)
+    match = _SDK.search(text) or _REASON.search(text)
     return match[1] if match else text
+
+
+def said(line: str) -> str:
+    """A line without the tags of whoever passed it on."""
+    return _TAG.sub("", line)
 
 
 def _last_of_traceback(text: str) -> str:

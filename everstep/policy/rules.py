@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
         r"pacity|[Ii]nsufficient capacity)", A.WAIT, "the service still looks for machines"),
     _status("live-repair", F.INFRASTRUCTURE, r"^(?!Failed|Completed).*(?:\bRestarting \||[Rr]epair"
         r"|hardware|unhealthy)", A.WAIT, "the service mends its cluster and restarts the job"),
-    _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted \||[Ss]pot )",
+    _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted(?: Starting)* \||[Ss]pot )",
         A.WAIT, "the service restarts the job when it has machines"),
     _status("live", F.UNKNOWN, r"^(?!Failed|Completed)", A.WAIT, "the job is alive"),
 
@@ -77,6 +77,7 @@ RULES: tuple[Rule, ...] = (
         r"|MaxSpotInstanceCountExceeded|\w+CountExceeded|AddressLimitExceeded)\b", A.DO_NOT_RETRY),
     _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b", hint="a job of this name exists and is n"
         "ot ours: choose another run id"),
+    _reason("client-quota", F.QUOTA, rf"ClientError:.*{w.near(w.QUOTA, w.SHORT)}", A.DO_NOT_RETRY),
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
@@ -186,6 +187,8 @@ RULES: tuple[Rule, ...] = (
     # Garbage that a timed-out collective left behind, not a size that anyone asked for.
     _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY,
         test=lambda match: "more than 1EB memory" not in match.string),
+    _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:ibv_reg_mr|fi_mr_reg|register memory)\w*\b.*(?:fail"
+        r"|cannot)", hint="raise the container's limit of locked memory: ulimit -l"),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, p.HOST_MEMORY),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
         "ewer checkpoints"),
@@ -221,7 +224,7 @@ RULES: tuple[Rule, ...] = (
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
         0.6),
     _log("nan", F.DIVERGED, p.NONFINITE),
-    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
+    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|exiting program after [\d.]+ minutes|(?i:time|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
         r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b"
         r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"

@@ -11,7 +11,7 @@ REACH = 60
 def near(subject: str, symptom: str, reach: int = REACH) -> str:
     """Both, in either order, with no more than ``reach`` characters of one clause between them."""
     gap = rf"[^\n;]{{0,{reach}}}?"
-    return rf"(?i)(?:(?:{subject}){gap}(?:{symptom})|(?:{symptom}){gap}(?:{subject}))"
+    return rf"(?i:(?:{subject}){gap}(?:{symptom})|(?:{symptom}){gap}(?:{subject}))"
 
 
 # --- what is wrong
