@@ -1,9 +1,10 @@
 """How right and how safe is the classifier? ``python bench/classifier.py [FILE.jsonl] [--json]``
 
-Each line: id, text, where, class, action; ``also`` and ``also_action`` name what else is right;
-an ``ambiguous`` line accepts what its note names. Safe: a live job is left alone, a transient is not given up, a hopeless one is not
-retried. The default file is the project's own corpus: what it was worth on messages that it had not
-seen is in tests/policy/corpus.md, since every round was mended after it was first scored.
+Each line: id, text, where, class, action; ``also`` and ``also_action`` name what else is right; an
+``ambiguous`` line accepts what its note names. Safe: a live job is left alone, a transient is not
+given up, a hopeless one is not retried. The default file is the project's own corpus: what it was
+worth on messages that it had not seen is in tests/policy/corpus.md, since every round was mended
+after it was first scored.
 """
 
 import argparse

@@ -3,7 +3,15 @@
 import re
 
 from everstep.contracts.failures import Action, FailureClass
-from everstep.policy.patterns import CALM, GAVE_UP, MACHINE, NCCL_INFO, RETRYING, WARNING
+from everstep.policy.patterns import (
+    CALM,
+    GAVE_UP,
+    MACHINE,
+    NCCL_INFO,
+    PROGRESS,
+    RETRYING,
+    WARNING,
+)
 from everstep.policy.rule import DEFAULTS, Role, Rule
 
 F, A = FailureClass, Action
@@ -11,6 +19,7 @@ F, A = FailureClass, Action
 _TROUBLE = re.compile(r"(?i)error|exception|fail|abort|killed|fatal|exit|crash|denied|traceback")
 _CALM, _WARNING, _MACHINE = re.compile(CALM), re.compile(WARNING), re.compile(MACHINE)
 _RETRYING, _GAVE_UP = re.compile(RETRYING), re.compile(GAVE_UP)
+_PROGRESS = re.compile(PROGRESS)
 _PASSING = frozenset(
     {F.STORAGE_TRANSIENT, F.THROTTLING, F.CAPACITY, F.INFRASTRUCTURE, F.COMMUNICATION_HANG}
 )
@@ -41,7 +50,12 @@ def as_alive(line: str, rule: Rule) -> Rule:
         alive = warned and not (rule.failure_class is F.INFRASTRUCTURE and rule.role is Role.CAUSE)
     if not alive:
         return rule
-    known = passing and not murmur
+    return survived(rule)
+
+
+def survived(rule: Rule) -> Rule:
+    """The rule as one of a job that goes on: it asks for nothing."""
+    known = rule.failure_class in _PASSING - {F.COMMUNICATION_HANG} and rule.role is not Role.MURMUR
     return rule._replace(
         role=Role.ALIVE,
         failure_class=rule.failure_class if known else F.UNKNOWN,
@@ -50,9 +64,14 @@ def as_alive(line: str, rule: Rule) -> Rule:
     )
 
 
+def is_progress(line: str) -> bool:
+    """A step of training, whatever words are in it."""
+    return NCCL_INFO in line or _PROGRESS.search(line) is not None
+
+
 def tells_of_trouble(line: str) -> bool:
     """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning, a retry."""
-    if _WARNING.search(line) or NCCL_INFO in line:
+    if _WARNING.search(line) or is_progress(line):
         return False
     if _RETRYING.search(line) and not _GAVE_UP.search(line):
         return False

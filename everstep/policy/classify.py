@@ -7,30 +7,22 @@ loud, and among equals the earliest line wins.
 """
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.progress import parse_line
-from everstep.policy.alive import as_alive, tells_of_trouble
+from everstep.policy.alive import tells_of_trouble
 from everstep.policy.evidence import Evidence, LogLine
-from everstep.policy.patterns import NCCL_INFO
-from everstep.policy.reading import event_parts, facts, parse_json, said, unwrap, without_sdk
+from everstep.policy.findings import TEXT_LENGTH, Finding, Table, by_text
+from everstep.policy.reading import unwrap
 from everstep.policy.redact import redact
 from everstep.policy.rule import DEFAULTS, PAID, Role, Rule, Source
-from everstep.policy.rules import RULES
 
 __all__ = ["ACTIONS", "Evidence", "Explanation", "Finding", "LogLine", "classify", "explain"]
 
 F, A = FailureClass, Action
 CAUSE_LENGTH = 300
-TEXT_LENGTH = 8192
-"""No cause line needs more, and no pattern should meet a megabyte."""
-WORDY_LINES = 500
-"""The last ones: where no line has a known form, so many are searched for words."""
-ANY_EXCEPTION = 1_000_000
-
 ACTIONS: dict[FailureClass, Action] = {
     **{name: action for name, (action, _) in DEFAULTS.items()},
     # A run has a history: whether an exception comes again is found out, once. See retry.
@@ -51,24 +43,6 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 }
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
-_AWS = re.compile(
-    r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
-)
-"""Whose codes are AWS's: another library's ``Unsupported`` is not."""
-_RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
-_TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
-
-
-class Finding(NamedTuple):
-    """One rule that matched. Fields in the order in which findings outrank each other."""
-
-    stage: int
-    role: Role
-    time: float
-    order: int
-    rule: Rule
-    text: str
-    rank: int | None = None
 
 
 class Explanation(NamedTuple):
@@ -87,7 +61,7 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
     ``extra`` are the user's rules: asked before the built-in ones of the same source.
     """
     evidence = _of_last_start(evidence)
-    for findings in _stages(evidence, _Table(extra)):
+    for findings in _stages(evidence, Table(extra)):
         if findings:
             return _failure(evidence, min(findings, key=_precedence))
     return _failure(evidence, _unknown(evidence))
@@ -96,7 +70,7 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
 def explain(evidence: Evidence, extra: Sequence[Rule] = ()) -> Explanation:
     """The same answer, with every other finding that it outranked."""
     evidence = _of_last_start(evidence)
-    found = sorted((f for x in _stages(evidence, _Table(extra)) for f in x), key=_precedence)
+    found = sorted((f for x in _stages(evidence, Table(extra)) for f in x), key=_precedence)
     found = found or [_unknown(evidence)]
     shown = [f._replace(text=_one_line(f.text)) for f in found]
     return Explanation(_failure(evidence, found[0]), shown)
@@ -117,52 +91,13 @@ def _precedence(finding: Finding) -> tuple[int, int, float, int]:
     return finding[:4]
 
 
-class _Table:
-    def __init__(self, extra: Sequence[Rule]) -> None:
-        self._of = {
-            source: tuple(r for r in (*extra, *RULES) if r.source is source) for source in Source
-        }
-
-    def find(self, source: Source, text: str) -> Rule | None:
-        """The first rule of the source that matches."""
-        text = text[:TEXT_LENGTH]
-        search = re.match if source is Source.REASON else re.search
-        for rule in self._of[source]:
-            match = search(rule.pattern, text, re.DOTALL)
-            if match is not None and rule.test(match):
-                return rule
-        return None
-
-    def of_line(self, line: str) -> Rule | None:
-        """The rule of a line; of one that is being mended or is no error, as the job is alive."""
-        rule = self._of_line(line)
-        return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
-
-    def of_words(self, line: str) -> Rule | None:
-        """What its words say, where no rule knows its form."""
-        rule = self.find(Source.WORDS, line)
-        return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
-
-    def _of_line(self, line: str) -> Rule | None:
-        """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
-        vague = self.find(Source.LOG, line)
-        if vague is not None and vague.id != "python":
-            return vague
-        bare = unwrap(line[:TEXT_LENGTH])
-        if bare != line and _AWS.search(line) and (rule := self.find(Source.REASON, bare)):
-            return rule
-        if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
-            return rule
-        return vague
-
-
-def _stages(evidence: Evidence, table: _Table) -> Iterator[list[Finding]]:
+def _stages(evidence: Evidence, table: Table) -> Iterator[list[Finding]]:
     yield _by_stop_reason(evidence)
     yield _by_status(evidence, table)
     reason = _by_reason(evidence, table)
     yield [f for f in reason if f.role is Role.CAUSE]
     yield _by_word(evidence, table)
-    yield [*_by_text(evidence, table), *(f for f in reason if f.role is not Role.CAUSE)]
+    yield [*by_text(evidence, table), *(f for f in reason if f.role is not Role.CAUSE)]
 
 
 def _own(
@@ -181,7 +116,7 @@ def _by_stop_reason(evidence: Evidence) -> list[Finding]:
     return _own(0, f"stop:{why}", name, action, cause, hint)
 
 
-def _by_status(evidence: Evidence, table: _Table) -> list[Finding]:
+def _by_status(evidence: Evidence, table: Table) -> list[Finding]:
     outcome = evidence.outcome
     if outcome is None:
         return []
@@ -223,7 +158,7 @@ def _by_own_stop(log: list[LogLine]) -> list[Finding]:
     return []
 
 
-def _by_reason(evidence: Evidence, table: _Table) -> list[Finding]:
+def _by_reason(evidence: Evidence, table: Table) -> list[Finding]:
     reason = evidence.outcome.failure_reason if evidence.outcome else ""
     rule = table.find(Source.REASON, unwrap(reason[:TEXT_LENGTH])) if reason else None
     if rule is None:
@@ -232,7 +167,7 @@ def _by_reason(evidence: Evidence, table: _Table) -> list[Finding]:
     return [Finding(stage, rule.role, math.inf, 0, rule, reason)]
 
 
-def _by_word(evidence: Evidence, table: _Table) -> list[Finding]:
+def _by_word(evidence: Evidence, table: Table) -> list[Finding]:
     file = evidence.failure_file
     if file is None or file.failure_class not in set(F):
         return []
@@ -241,83 +176,6 @@ def _by_word(evidence: Evidence, table: _Table) -> list[Finding]:
     hint = rule.hint if rule is not None and rule.failure_class == name else ""
     own = Rule(Source.LOG, "failure-file", name, "", ACTIONS[name], hint, 0.95)
     return [Finding(3, Role.CAUSE, file.time_epoch, 0, own, cause, file.rank)]
-
-
-def _by_text(evidence: Evidence, table: _Table) -> list[Finding]:
-    found = []
-    for order, (time, text, rank) in enumerate(_lines(evidence)):
-        if '{"everstep"' in text or NCCL_INFO in text[:TEXT_LENGTH]:
-            continue  # progress is no failure, whatever its loss is
-        rule = table.of_line(said(text))
-        if rule is not None:
-            # At one time, a form that is known outranks an exception of any name.
-            place = order + ANY_EXCEPTION * (rule.id == "python")
-            found.append(Finding(4, rule.role, time, place, rule, text, rank))
-    if raised := _raised(evidence, table):
-        found.append(raised)
-    for event in evidence.events:
-        for order, text in enumerate(event_parts(event.text[:TEXT_LENGTH])):
-            rule = table.find(Source.EVENT, facts(text)) or next(
-                (r for line in text.splitlines() if (r := table.of_line(line))), None
-            )
-            if rule is not None:
-                found.append(Finding(4, rule.role, event.time_epoch, order, rule, text))
-    if all(f.role > Role.MURMUR for f in found):
-        found += _by_words(evidence, table)
-    return found
-
-
-def _by_words(evidence: Evidence, table: _Table) -> Iterator[Finding]:
-    """Last of all, and only then: it is slow, and trusts single words."""
-    lines = [*_lines(evidence)][-WORDY_LINES:]
-    lines += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
-    for order, (time, text, rank) in enumerate(lines):
-        if '{"everstep"' not in text and NCCL_INFO not in text[:TEXT_LENGTH]:
-            rule = table.of_words(said(text))
-            if rule is not None:
-                yield Finding(4, rule.role, time, order, rule, text, rank)
-
-
-def _raised(evidence: Evidence, table: _Table) -> Finding | None:
-    """The first rank's traceback is a cause, whatever its exception is called."""
-    file = evidence.failure_file
-    text = f"{file.kind}: {file.message}" if file is not None and file.traceback else ""
-    if file is None or not text or table.of_line(text) is not None:
-        return None
-    rule = next(r for r in RULES if r.id == "python")
-    return Finding(4, rule.role, file.time_epoch, -1, rule, text, file.rank)
-
-
-def _lines(evidence: Evidence) -> Iterator[tuple[float, str, int | None]]:
-    file = evidence.failure_file
-    if file is not None:
-        yield file.time_epoch, f"{file.kind}: {file.message}", file.rank
-    block: int | None = None
-    for line in evidence.log:
-        head = line.text[:TEXT_LENGTH]
-        if match := _TORCHRUN_RANK.match(head):
-            block = int(match[1])
-        elif not head.startswith((" ", "\t")):
-            block = None
-        yield line.time_epoch, line.text, _rank(head) if block is None else block
-    if evidence.outcome is not None:
-        # SageMaker repeats the failure file here, without a time: after everything that has one.
-        for text in _without_prefix(without_sdk(evidence.outcome.failure_reason)):
-            yield math.inf, text, _rank(text)
-
-
-def _rank(text: str) -> int | None:
-    """Whoever printed it: ``[rank3]: …``, ``[Rank 3] …``, ``rank=3``, MPI's ``[1,3]<stdout>``."""
-    match = _RANK.search(text[:TEXT_LENGTH])
-    return int(next(x for x in match.groups() if x)) if match else None
-
-
-def _without_prefix(reason: str) -> Iterable[str]:
-    """Without the Command, whose arguments are no evidence, and may be secrets."""
-    # What is left of an empty reason keeps its prefix: it is all that there is to show.
-    text = re.sub(r"^AlgorithmError:\s*(?![,\s]*[Ee]xit [Cc]ode)", "", reason[: 4 * TEXT_LENGTH])
-    lines = text.replace('ErrorMessage "', "").splitlines()
-    return (line for line in lines if not line.startswith('Command "'))
 
 
 def _unknown(evidence: Evidence) -> Finding:

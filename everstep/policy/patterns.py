@@ -79,6 +79,9 @@ HOST_BROKEN = (
     r"|Node condition \w+ is now: True|NodeNotReady"
 )
 LAUNCH = (
+    r"(?i:\bpip3?\b.{0,80}\b(?:install|subprocess|error)\b|failed building wheel"
+    r"|subprocess-exited-w"
+    r"ith-error|no matching distribution|find a version that satisfies)|"
     r"\$'\\r'|unexpected token `|command not found|exec format error|executable file not found"
     r"|error: (?:the following arguments|unrecognized arg|argument |ambiguous option|invalid choic"
     r"e)"
@@ -112,7 +115,8 @@ STORAGE = (
     r"point|curlCode: \d+|S3Exception.*(?:50\d|[Tt]imeout|reset)|HTTPSConnectionPool.*(?:[Rr]ead "
     r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b(?i:s3|gs|g"
     r"cs|fsx|efs|nfs|hdfs|weka|object store|blob)\b|amazona"
-    r"ws\.com).{0,300}?(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)|RequestT"
+    r"ws\.com).{0,300}?(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)"
+    r"|RequestT"
     r"imeout"
     r"|TemporaryFailure|RetriesExceeded|ServiceUnavailable|GatewayTimeout|BadGateway|IORetry|(?i:o"
     r"sc|mdc|lnet)-?\w*: .*timed|nfs: server \S+ (?:not responding"
@@ -157,6 +161,13 @@ GAVE_UP = (
     r"er "
     r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
 )
+PROGRESS = (
+    r"(?i)^(?!.*\b(?:nan|inf|error|exception|failed|fatal|aborted|killed|timeout)\b).*\b(?:step"
+    r"|iter(?:ation)?|epoch|global_step)s?\b[\"'\]]?[ =:|\[(]*\d[\d,]*"
+    r".*(?:\bloss|\blr\b|\btok|\bgrad|samples|it/s|s/it|/sec)"
+    r"|^(?!.*\bnan\b).*\d+%\|.*\d+/\d+.*it/?s?\]\s*$"
+)
+"""A step was made: by a loop's own line or by tqdm's bar."""
 NCCL_INFO = "NCCL INFO "
 """Told beside an error, and just as well without one."""
 WARNING = (
@@ -168,7 +179,10 @@ WARNING = (
     r"NG|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
 """A logger's own word for what it does not hold for an error."""
-MACHINE = r"NVRM|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: |Severity\":\"Fatal"
+MACHINE = (
+    r"NVRM|infoROM|\bGPU (?:\d|[0-9A-Fa-f]{4,8}:)|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: "
+    r"|Severity\":\"Fatal"
+)
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
 CALM = (
     r"(?i)\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
@@ -224,10 +238,21 @@ SETUP = (
     rf"^(?!.*(?:{LOUD}))(?=.*?(?:Error|Exception|Exit): ).*?"
     r"(?i:environment variable|\byour (?:setup|system|machine|hardware|gpu"
     r"|platform|install|region|credential)|\b(?:Ampere|Hopper|Volta|Turing|Blackwell|sm_?\d\d)\b"
-    r"|compute capab|device.count|processes|\bnum_gpus|\bnproc|number of (?:gpus|nodes|processes|devices)"
-    r"|world[ _]?size|\b(?:tensor|pipeline|data|expert|context|sequence)[ _-](?:model[ _-])?parallel"
+    r"|compute capab|device.count|processes|\bnum_gpus|\bnproc|number of (?:gpus|nodes|processes"
+    r"|devices)"
+    r"|world[ _]?size|\b(?:tensor|pipeline|data|expert|context"
+    r"|sequence)[ _-](?:model[ _-])?parallel"
     r"|divisib|\baws (?:config|cred|region)|\bdriver|CUDA_HOME|\bnvcc\b|(?:pip|conda) install"
-    r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode|choice"
+    r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode"
+    r"|choice"
     r"|option)|\bbf16|flash.?att\w+ (?:only|requires|is not))"
 )
 """An exception whose words are of the machine and its settings, not of the program."""
+DATA = (
+    rf"^(?!.*(?:{LOUD}))(?=.*?(?:Error|Exception|Exit): ).*?"
+    r"(?i:\bindex file|\.idx\b|\bmmap length|\bconsistency check|file should be|\bdata files\b"
+    r"|\b(?:data ?set|shard|corpus|manifest|jsonl|parquet|csv|tokenized \w+|training file"
+    r"|label)s?\b"
+    r".{0,60}\b(?:is|are|has|have|does|do|was|not|no|empty|missing|invalid|mismatch|corrupt)\b)"
+)
+"""An exception whose words are of files of samples."""

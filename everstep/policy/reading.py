@@ -37,7 +37,8 @@ _REASON = re.compile(
 )
 """Whoever wrapped a FailureReason, its prefix is one of the service's."""
 _TAG = re.compile(
-    r"^(?:\[\d+,\d+\]<std\w+>:? ?|\([\w ,.-]{0,60}pid=\d+[^)]{0,60}\) ?|\[(?:rank|Rank |default)\d+\]:? ?"
+    r"^(?:\[\d+,\d+\]<std\w+>:? ?|\([\w ,.-]{0,60}pid=\d+[^)]{0,60}\) ?"
+    r"|\[(?:rank|Rank |default)\d+\]:? ?"
     r"|\S+ std(?:out|err) [FP] |(?:algo|worker|node|host)-\d+ ?\| ?|\d+: (?=\S)){1,4}"
 )
 """Whoever printed a line: mpirun, Ray, torchrun, a container's runtime, compose, srun."""

@@ -41,7 +41,8 @@ RULES: tuple[Rule, ...] = (
         r"pacity|[Ii]nsufficient capacity)", A.WAIT, "the service still looks for machines"),
     _status("live-repair", F.INFRASTRUCTURE, r"^(?!Failed|Completed).*(?:\bRestarting \||[Rr]epair"
         r"|hardware|unhealthy)", A.WAIT, "the service mends its cluster and restarts the job"),
-    _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted(?: Starting)* \||[Ss]pot )",
+    _status("live-spot", F.INTERRUPTED, r"^(?!Failed|Completed).*(?:\bInterrupted(?: Starting)*"
+        r" \||[Ss]pot )",
         A.WAIT, "the service restarts the job when it has machines"),
     _status("live", F.UNKNOWN, r"^(?!Failed|Completed)", A.WAIT, "the job is alive"),
 
@@ -111,7 +112,8 @@ RULES: tuple[Rule, ...] = (
         r"|unhealthy|fault))", A.WAIT, "the cluster mends itself"),
     _event("not-an-error", F.UNKNOWN, r"EventLevel=(?:Info|Warn)", A.WAIT, "a cluster at work"),
     _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instance"
-        r" )?capacity|capacity errors?\b|InsufficientInstanceCapacity|UnfulfillableCapacity|NoCapacity\b)"),
+        r" )?capacity|capacity errors?\b|InsufficientInstanceCapacity|UnfulfillableCapacity"
+        r"|NoCapacity\b)"),
     _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
     _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami|\beni\b"
         r"|payload|permission|role|subnet|security ?group|drift|validation|CapacityReservationDetai"
@@ -166,7 +168,8 @@ RULES: tuple[Rule, ...] = (
         r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
         r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
         r"t ready|NodeHasDiskError|RebootRequired"),
-    _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded|i/o timeout|429"
+    _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded"
+        r"|i/o timeout|429"
         r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
     _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
         r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
@@ -187,7 +190,8 @@ RULES: tuple[Rule, ...] = (
     # Garbage that a timed-out collective left behind, not a size that anyone asked for.
     _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY,
         test=lambda match: "more than 1EB memory" not in match.string),
-    _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:ibv_reg_mr|fi_mr_reg|register memory)\w*\b.*(?:fail"
+    _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:ibv_reg_mr|fi_mr_reg"
+        r"|register memory)\w*\b.*(?:fail"
         r"|cannot)", hint="raise the container's limit of locked memory: ulimit -l"),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, p.HOST_MEMORY),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
@@ -198,7 +202,8 @@ RULES: tuple[Rule, ...] = (
         "dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
-    _log("efa-setup", F.BAD_CONFIG, r"(?:NET/OFI|aws-ofi-nccl|OFI plugin).*(?:[Nn]o eligible|(?:initiali[sz]ation"
+    _log("efa-setup", F.BAD_CONFIG, r"(?:NET/OFI|aws-ofi-nccl|OFI plugin).*(?:[Nn]o eligible"
+        r"|(?:initiali[sz]ation"
         r"|initiali[sz]e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
         r"|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed|[Nn]o (?:provider|device)"
         r"|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider|not supported|OFI NCCL failure)"
@@ -220,16 +225,19 @@ RULES: tuple[Rule, ...] = (
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
     _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
-    _log("host-broken", F.INFRASTRUCTURE, p.HOST_BROKEN),
-    _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
-        0.6),
-    _log("nan", F.DIVERGED, p.NONFINITE),
-    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|exiting program after [\d.]+ minutes|(?i:time|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
-        r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b"
         r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
         r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
         r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
+    _log("no-room", F.CAPACITY, p.NO_ROOM),
+    _log("host-broken", F.INFRASTRUCTURE, p.HOST_BROKEN),
+    _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
+        0.6),
+    _log("nan", F.DIVERGED, p.NONFINITE),
+    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|(?i:wall-?(?:time|clock) .{0,20}exceed"
+        r"|exceed\w* .{0,20}wall-?(?:time|clock))|exiting program after [\d.]+ minutes|(?i:time"
+        r"|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
+        r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
         r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
@@ -244,7 +252,6 @@ RULES: tuple[Rule, ...] = (
     _log("token-expired", F.BAD_CONFIG, r"ExpiredToken|token has expired|token included in the requ"
         r"est is exp", A.RETRY_SAME, "a new job gets new credentials; let the program refresh its o"
         "wn", 0.6),
-    _log("no-room", F.CAPACITY, p.NO_ROOM),
     _log("slurm-held", F.UNKNOWN, r"\([^()]{0,80}\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
     _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
@@ -276,6 +283,7 @@ RULES: tuple[Rule, ...] = (
     _log("python-static", F.USER_CODE, r"^\s*(?:\[[\w ]+\]:?\s*)*(?:ModuleNotFound|Import|Syntax"
         r"|Indentation|Tab|Name)Error:", confidence=0.95),
     _log("python-setup", F.BAD_CONFIG, p.SETUP, confidence=0.6),
+    _log("python-data", F.BAD_DATA, p.DATA, confidence=0.6),
     _log("python", F.USER_CODE, p.PYTHON, confidence=0.7, in_run=_DOUBT),
     _symptom("platform", F.INFRASTRUCTURE, r"InternalServerError: |Platform Error:", A.RETRY_SAME),
     _symptom("not-completed", F.UNKNOWN, r"ended with status 'Stopped'", A.DO_NOT_RETRY,
@@ -302,7 +310,8 @@ RULES: tuple[Rule, ...] = (
         r"|[Hh]eartbeat monitor timed|data inconsistency|flight recorder dump|clients joined"
         r"|Some NCCL operations have failed|pair closure|(?i:collective|all_?reduce|all_?gather"
         r"|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung"
-        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang|desync\w*)\b.{0,200}?(?i:coll"
+        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang"
+        r"|desync\w*)\b.{0,200}?(?i:coll"
         r"ective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)"
         r"|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed? ?out"),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",

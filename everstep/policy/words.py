@@ -17,13 +17,15 @@ def near(subject: str, symptom: str, reach: int = REACH) -> str:
 # --- what is wrong
 SHORT = (
     r"\binsufficient|\bnot (?:have )?(?:enough|sufficient)|\bout of\b|exhaust|\bran out|\brun out"
-    r"|\bno (?:free|available|more|remaining)|(?:cannot|can't|unable to|failed to|could not|couldn't"
+    r"|\bno (?:free|available|more|remaining)|(?:cannot|can't|unable to|failed to|could not"
+    r"|couldn't"
     r") (?:be )?(?:m?alloc|allocate|reserve|provision|obtain|fulfil)|\bexceed|\bover (?:the )?limit"
     r"|\bfull\b|\btoo (?:large|big)|\blimit (?:was )?reached|\blacks?\b|\bunavailable|not available"
     r"|\bshortage|no longer available|\boversubscribed"
 )
 LOST = (
-    r"\breset\b|\brefused|\bclosed\b|unreachable|\btime[sd]?[ -]?out|\btiming out|\baborted|\blost\b"
+    r"\breset\b|\brefused|\bclosed\b|unreachable|\btime[sd]?[ -]?out|\btiming out|\baborted"
+    r"|\blost\b"
     r"|\bdisconnect|\bnot (?:be )?(?:respond|reach|answer)|unrespons|\bunavailable|\bbroken\b"
     r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
     r"|couldn't|failure to) (?:re)?(?:connect|contact|reach|communicate|resolve|open a? ?(?:conn"
@@ -50,7 +52,8 @@ ABSENT = (
 )
 WRONG = (
     r"\binvalid|unsupported|\bnot (?:be )?(?:support|valid|allowed|recogni|implement|divisib|match"
-    r"|equal|compatible|a multiple)|\bdoes ?n[o']t (?:support|match|equal|divide)|\bunexpected\b|mismat"
+    r"|equal|compatible|a multiple)|\bdoes ?n[o']t (?:support|match|equal|divide)|\bunexpected\b"
+    r"|mismat"
     r"ch|incompatib|unrecogni[sz]ed|\bmust\b|\bexpect(?:ed|s)\b|malformed|\bcannot be\b|\bcan't be"
     r"|\brequire[sd]?\b|\billegal|conflict|inconsisten|\bout of range|misconfig|\btoo (?:small|many"
     r"|few|old|new|low|long|short)|\bonly (?:support|works?|available|one)|\bshould (?:be|have|not)"
@@ -73,11 +76,13 @@ FAULT = (
     r"|\b(?:is|went|marked|setting|link) down\b|\bfell\b|\bfallen|\bnot ready|\bstuck|\bhang\b"
     r"|lock-?up|\bpanic|\bneeds? (?:a )?reset|reset required|\bbroken|overheat|over-?temp"
     r"|\bslowdown|\bretired|\bimpaired|\bdefective|\bdamaged|\bnot (?:detected|visible|responding)"
-    r"|\bonly \d+ (?:\w+ )?detected|\blost\b|\bmissing|\breplac\w+|\bexpected \d+|below (?:the )?thr"
-    r"eshold|less than threshold|\bunexpectedly|rebooted"
+    r"|\bonly \d+ (?:\w+ )?detected|\blost\b|\bmissing|\breplac\w+|\bexpected \d+"
+    r"|below (?:the )?thr"
+    r"eshold|less than threshold|\bunexpectedly|rebooted|\bcorrupt"
 )
 TAKEN = (
-    r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for termin|to b"
+    r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for termin"
+    r"|to b"
     r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
 )
 NONFINITE = (
@@ -94,7 +99,8 @@ MEMORY = r"\bmemory\b|\bram\b|\boom\b|\bswap|\brss\b|\bheap|\bmalloc|\bmmap|memo
 DISK = r"\bdisk|\bspace\b|\bvolume (?:is|size)|\binodes?\b|ephemeral|\bstorage (?:space|limit)"
 QUOTA = r"\bquota|\bservice limit|account.{0,20}limit|\bvcpu limit|limit increase|borrowing limit"
 ROOM = (
-    r"\bcapacity\b|\binstances? (?:type )?(?:is |are )?(?:currently )?(?:un|not )available|on-demand"
+    r"\bcapacity\b|\binstances? (?:type )?(?:is |are )?(?:currently )?(?:un|not )available"
+    r"|on-demand"
     r"|\bspot (?:capacity|request|fleet)|\bstockout|resource pool|\bfleet\b|\bprovision"
 )
 STORE = (
@@ -111,7 +117,10 @@ COLLECTIVE = (
     r"\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bbarrier|\bbroadcast"
     r"|collective|rendezvous|process ?group|\brccl|\bgloo"
 )
-WAITED = r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|did not (?:join|reach|arrive)|never (?:joined|reached)|\bstall"
+WAITED = (
+    r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|did not (?:join"
+    r"|reach|arrive)|never (?:joined|reached)|\bstall"
+)
 GPU = (
     r"\bgpus?\b|nvlink|nvswitch|\bpcie?\b|\becc\b|\bhbm\d?\b|\bdcgm|\bnvidia|\bneuron|accelerator"
     r"|fabric[ -]?manager|infiniband|\bhca\b|\bnics?\b|\bmlx\d|\bgsp\b|\bnvml|\bnvrm|row[ -]?remap"
