@@ -66,12 +66,17 @@ def survived(rule: Rule) -> Rule:
 
 def is_progress(line: str) -> bool:
     """A step of training, whatever words are in it."""
-    return NCCL_INFO in line or _PROGRESS.search(line) is not None
+    return _PROGRESS.search(line) is not None
+
+
+def is_calm(line: str) -> bool:
+    """Printed by a job at work, beside an error and without one."""
+    return NCCL_INFO in line or is_progress(line)
 
 
 def tells_of_trouble(line: str) -> bool:
     """By its words, unless they are of none: ``0 errors``, ``error=0.12``, a warning, a retry."""
-    if _WARNING.search(line) or is_progress(line):
+    if _WARNING.search(line) or is_calm(line):
         return False
     if _RETRYING.search(line) and not _GAVE_UP.search(line):
         return False

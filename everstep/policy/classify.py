@@ -160,7 +160,7 @@ def _by_own_stop(log: list[LogLine]) -> list[Finding]:
 
 def _by_reason(evidence: Evidence, table: Table) -> list[Finding]:
     reason = evidence.outcome.failure_reason if evidence.outcome else ""
-    rule = table.find(Source.REASON, unwrap(reason[:TEXT_LENGTH])) if reason else None
+    rule = table.of_reason(unwrap(reason[:TEXT_LENGTH])) if reason else None
     if rule is None:
         return []
     stage = 2 if rule.role is Role.CAUSE else 4

@@ -5,14 +5,24 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from everstep.policy.alive import as_alive, is_progress, survived
+from everstep.policy.alive import as_alive, is_calm, is_progress, survived
 from everstep.policy.evidence import Evidence
-from everstep.policy.reading import event_parts, facts, parse_json, said, unwrap, without_sdk
+from everstep.policy.reading import (
+    event_parts,
+    facts,
+    parse_json,
+    said,
+    spelled,
+    unwrap,
+    without_sdk,
+)
 from everstep.policy.rule import Role, Rule, Source
 from everstep.policy.rules import RULES
 
 TEXT_LENGTH = 8192
 """No cause line needs more, and no pattern should meet a megabyte."""
+SURE = 0.5
+"""Words that say more of an exception than that it is one."""
 WORDY_LINES = 500
 """The last ones: where no line has a known form, so many are searched for words."""
 STEPS_AFTER = 2
@@ -60,9 +70,21 @@ class Table:
         rule = self._of_line(line)
         return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
 
+    def sure(self, line: str) -> Rule | None:
+        """What its words say without much doubt, of a line whose form alone says little."""
+        rule = self.find(Source.WORDS, line)
+        return rule if rule is not None and rule.confidence >= SURE else None
+
+    def of_reason(self, reason: str) -> Rule | None:
+        """Of a FailureReason or an API's error, whose code may be one that nobody listed."""
+        rule = self.find(Source.REASON, reason)
+        if rule is not None and rule.id == "api-other" and (words := self.sure(spelled(reason))):
+            return words._replace(role=rule.role)
+        return rule
+
     def of_words(self, line: str) -> Rule | None:
         """What its words say, where no rule knows its form."""
-        rule = self.find(Source.WORDS, line)
+        rule = self.find(Source.WORDS, spelled(line[:TEXT_LENGTH]))
         return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
 
     def _of_line(self, line: str) -> Rule | None:
@@ -71,17 +93,19 @@ class Table:
         if vague is not None and vague.id != "python":
             return vague
         bare = unwrap(line[:TEXT_LENGTH])
-        if bare != line and _AWS.search(line) and (rule := self.find(Source.REASON, bare)):
+        if bare != line and _AWS.search(line) and (rule := self.of_reason(bare)):
             return rule
         if parse_json(line) and (rule := self.find(Source.EVENT, facts(line))):
             return rule
+        if vague and (words := self.sure(line.partition(": ")[2])):
+            return words._replace(role=vague.role)  # its name may be anyone's: CapacityError
         return vague
 
 
 def by_text(evidence: Evidence, table: Table) -> list[Finding]:
     found = []
     for order, (time, text, rank) in enumerate(_lines(evidence)):
-        if '{"everstep"' in text or is_progress(text[:TEXT_LENGTH]):
+        if '{"everstep"' in text or is_calm(text[:TEXT_LENGTH]):
             continue  # progress is no failure, whatever its loss is
         rule = table.of_line(said(text))
         if rule is not None:
@@ -118,9 +142,9 @@ def _by_words(evidence: Evidence, table: Table) -> Iterator[Finding]:
     lines = [*_lines(evidence)][-WORDY_LINES:]
     lines += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
     for order, (time, text, rank) in enumerate(lines):
-        if '{"everstep"' not in text and not is_progress(text[:TEXT_LENGTH]):
+        if '{"everstep"' not in text and not is_calm(text[:TEXT_LENGTH]):
             rule = table.of_words(said(text))
-            if rule is not None:
+            if rule is not None and table.of_line(said(text)) is None:
                 yield Finding(4, rule.role, time, order, rule, text, rank)
 
 

@@ -36,6 +36,7 @@ GPU_MEMORY = (
     r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
     r"|OOM when allocating.*GPU|cupy\S*OutOfMemory|Failed to allocate .*HBM|NRT_RESOURCE"
     r"|No available memory for the cache blocks"
+    r"|RESOURCE_EXHAUSTED: .*(?i:alloc)|(?i:fail\w* to alloc\w* .{0,30}\b(?:device|hbm|gpu)\b)"
 )
 HOST_MEMORY = (
     r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill|task \d+: Out Of Memory"
@@ -147,7 +148,7 @@ PEER = (
     r"|missed|expired|timed))"
 )
 RETRYING = (
-    r"(?i)\bretrying\b|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
+    r"(?i)\bretrying\b|\bskipp(?:ed|ing) (?:\w+ )?(?:step|batch|update)|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
     r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?<!after )(?:sleep|wait)"
     r"ing (?:for )?[\d.]+ ?"
     r"(?:m?s|sec\w*)\b|\breconnect(?:ed|ing)|\b(?:trying|tries|retries) again in|wait for recovery"
@@ -185,7 +186,7 @@ MACHINE = (
 )
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
 CALM = (
-    r"(?i)\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
+    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
     r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?"
     r"|\w*err)[\"']?\s*[:=]\s*(?:0\b"
     r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"

@@ -53,6 +53,7 @@ _JAVA = re.compile(
 )
 _GO = re.compile(r"(?s)operation error [\w ]+: (\w+), .*(?:, |api error )([A-Z]\w+): (.*)$")
 _MODULE = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|_+(?=[A-Za-z])")
 _FIELD = re.compile(
     r"[\"']?\b(TrainingJobStatus|SecondaryStatus|StatusMessage|FailureReason)[\"']?"
     r"\s*[:=]\s*[\"']?([^\"'\n,}]+)"
@@ -135,6 +136,11 @@ def facts(text: str) -> str:
     ]
     # The order of the keys is the printer's; a condition's type and status belong together.
     return "; ".join([*sorted(pairs, key=_rank_of_key), text])
+
+
+def spelled(line: str) -> str:
+    """``NodeNotReady`` and ``RESOURCE_EXHAUSTED`` as words."""
+    return _CAMEL.sub(" ", line)
 
 
 def event_parts(text: str) -> list[str]:

@@ -26,10 +26,10 @@ class Role(IntEnum):
     """Says that it broke, not why: an exit code, a GPU call that came back with an error."""
     VICTIM = 2
     """Was hit by what happened elsewhere, and shouts louder than the cause."""
-    ECHO = 3
-    """Says no more than that something ended."""
-    MURMUR = 4
+    MURMUR = 3
     """No form that is known: it only sounds like trouble of a kind."""
+    ECHO = 4
+    """Says no more than that something ended."""
     ALIVE = 5
     """Is being mended, by whoever prints it: see ``classify``."""
 

@@ -25,6 +25,7 @@ _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
 _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
+_SURE = 0.5
 _words = partial(Rule, Source.WORDS, role=Role.MURMUR, confidence=0.3, in_run=_NOT_SURE)
 
 # fmt: off
@@ -82,9 +83,10 @@ RULES: tuple[Rule, ...] = (
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
-    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:initiali"
-        r"ze|parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
         r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
+    _reason("client-config", F.BAD_CONFIG, r"ClientError:.*(?:caused by ValidationError|(?i:validat\w* "
+        r"(?:\w+ ){0,3}configuration|additional properties|hyper-?parameter))"),
     _reason("no-objects", F.BAD_DATA, r"ValidationException:.*No S3 objects found"),
     _reason("client", F.BAD_CONFIG, r"(?:Client\.)?(?:ClientError|InternalError: Client)\b",
         hint="the request itself is refused: image, role, data or command"),
@@ -138,6 +140,9 @@ RULES: tuple[Rule, ...] = (
         r" [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=p.never_fits),
     _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
     _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
+    _event("taint-passes", F.INFRASTRUCTURE, r"untolerated taint \{[^}]*(?i:health|not-ready|unreacha"
+        r"ble|unschedulable|pressure|uninit|unavailable|disrupt|startup)", A.WAIT, "the node is being "
+        "mended or has not joined yet"),
     _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match"
         r"|satisfy) (?:plugin|Pod's node affinity|node selector)|untolerated taint|no instance type"
         r" (?:which )?(?:had|has|met|satisf)|incompatible with (?:nodepool|requirements)"
@@ -225,7 +230,7 @@ RULES: tuple[Rule, ...] = (
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
     _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
-    _log("preempted", F.INTERRUPTED, r"DUE TO PREEMPTION|(?:was|been) preempted|\bPREEMPTED\b"
+    _log("preempted", F.INTERRUPTED, r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been|being) preempted|\bPREEMPTED\b"
         r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
         r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
         r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
@@ -240,7 +245,7 @@ RULES: tuple[Rule, ...] = (
         r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
         r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
-    _log("storage-mount", F.BAD_CONFIG, r"(?i)failed to mount|mount(?:\.\w+)?: .*(?:failed|denied"
+    _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
         rf"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound|{c.HTTP_REFUSED}"
@@ -293,13 +298,13 @@ RULES: tuple[Rule, ...] = (
     _symptom("crashed", F.UNKNOWN, rf"{c.EXIT_CRASH}|^(?!.*NCCL WARN).*{c.ERRNO_PASSING}"
         r"|(?i:segmentation fault|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b"
         r"|killed by signal: (?:segm|ille|floa)|fatal python error|double free|abruptly died"
-        r"|corrupted size|malloc\(\): )", A.RETRY_SAME),
+        r"|corrupted size|(?:free|\w*alloc|munmap_chunk)\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
     _symptom("aborted", F.UNKNOWN, rf"{c.EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort"
         r"|core dumped)", A.RETRY_SAME, role=Role.ECHO),
     _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
         r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
+    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt|: Terminated$|Terminating StepId|CANCELLED AT \S+ \*\*\*"
         r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
         role=Role.ECHO),
 
@@ -323,20 +328,21 @@ RULES: tuple[Rule, ...] = (
         "a peer went away first", confidence=0.4, role=Role.ECHO),
 
     # --- log: no form that is known, but a subject and what is wrong with it
-    _words("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT)),
-    _words("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY),
+    _words("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT), confidence=_SURE),
+    _words("words:time", F.MAX_RUNTIME, w.near(w.TIME, w.PASSED, 30)),
+    _words("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY, confidence=_SURE),
     _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit", 40)),
-    _words("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30)),
-    _words("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40)),
-    _words("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE, 30)),
-    _words("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY)),
-    _words("words:busy", F.THROTTLING, rf"(?i){w.BUSY}"),
-    _words("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80)),
+    _words("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30), confidence=_SURE),
+    _words("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40), confidence=_SURE),
+    _words("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE), confidence=_SURE),
+    _words("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY), confidence=_SURE),
+    _words("words:busy", F.THROTTLING, rf"(?i){w.BUSY}", confidence=_SURE),
+    _words("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80), confidence=_SURE),
     _words("words:store", F.STORAGE_TRANSIENT, w.near(w.STORE, w.LOST)),
     _words("words:taken", F.INTERRUPTED, w.near(w.HELD, w.TAKEN)),
     _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
-    _words("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME),
-    _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.FAULT, 30)),
+    _words("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME, confidence=_SURE),
+    _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.ILL, 30)),
     _words("words:denied", F.BAD_CONFIG, rf"(?i){w.DENIED}"),
     _words("words:data", F.BAD_DATA, w.near(w.DATA, rf"{w.CORRUPT}|{w.ABSENT}", 40)),
     _words("words:checkpoint", F.BAD_DATA, w.near(w.CHECKPOINT, w.CORRUPT, 40)),

@@ -30,7 +30,7 @@ LOST = (
     r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
     r"|couldn't|failure to) (?:re)?(?:connect|contact|reach|communicate|resolve|open a? ?(?:conn"
     r"|socket)|establish)|\bdied\b|\bdead\b|disappeared|\bstale\b|\binterrupted\b|\bno route"
-    r"|temporar|\bno response|\bexited\b|\bterminated\b|\bvanished|\bdropping|\bno heartbeat"
+    r"|temporar|\bno response|\bterminated\b|\bunexpectedly|\bvanished|\bdropping|\bno heartbeat"
     r"|missed heartbeat"
 )
 BUSY = (
@@ -48,7 +48,7 @@ ABSENT = (
     r"ent|configured|mounted|built|compiled|available)\b|\bno such|\bmissing|\bdoes ?n[o']t "
     r"(?:exist|contain|have)|(?:cannot|can't|could not|couldn't|unable to|failed to|did not) (?:fin"
     r"d|locate|open|load|import|fetch|read)|\b404\b|\bundefined|\bunset\b|\bempty\b|\bno (?:\w+ "
-    r"){1,3}(?:found|specified|given|provided|exist)|\bnone (?:found|of)|\bunknown\b|\bwithout a\b"
+    r"){1,3}(?:found|specified|given|provided|exist)|\bnone (?:found|of)|\bunknown (?!error|desc)|\bwithout a\b"
 )
 WRONG = (
     r"\binvalid|unsupported|\bnot (?:be )?(?:support|valid|allowed|recogni|implement|divisib|match"
@@ -84,6 +84,12 @@ TAKEN = (
     r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for termin"
     r"|to b"
     r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
+)
+ILL = (
+    r"uncorrect|unhealthy|degraded|\bfatal|\bdead\b|\b(?:is|went|marked|setting|set to) down\b|\bfail(?:ed|"
+    r"ure)\b|\bnot (?:ready|respond|reach|running)|\bstuck|\bhung\b|lock-?up|\bpanic|\breset\b|reboot|\bcr"
+    r"ash|unrespons|unreachable|\breplac|\blost\b|\bdefect|\bimpaired|\bfault|\bretire|\bunexpectedly"
+    r"|\bi/?o error|\bstatus check|machine check"
 )
 NONFINITE = (
     r"\bnan(?:s|'s)?\b|\binf(?:s|inity)?\b|non-?finite|not finite|infinite|diverg|explod"
@@ -127,8 +133,8 @@ GPU = (
     r"|\bthermal|\befa (?:device|interface|driver)|\bhardware"
 )
 NODE = (
-    r"\bnodes?\b|\binstances?\b|\bmachine|\bkernel|\bkubelet|\bcpu\b|\bhardware|\bnvme|\bhosts?\b"
-    r"|\bdaemon|\bvolume\b|\bdimm|\bdevice\b"
+    r"\bnodes?\b|\binstances?\b|\bmachine|\bkernel|\bcpu\b|\bhardware|\bnvme|\bhosts?\b|\bdimm"
+    r"|\bblock device"
 )
 DATA = (
     r"\bdata ?sets?\b|\bdata(?: file| dir| path|loader)?\b|\bsamples?\b|\bshards?\b|parquet|\btfrec"
@@ -143,7 +149,7 @@ CHECKPOINT = (
 )
 CONFIG = (
     r"config|\bargument|\bargs?\b|\bflags?\b|\boptions?\b|hyper-?param|\bparameter|\bsettings?\b|en"
-    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size|\bnum_"
+    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size|\bnum[_ ]"
     r"|\bversions?\b|compute capability|\blibrary|\bplugins?\b|shared object|\.so\b|dependenc|\bpac"
     r"kages?\b|\bkeys?\b|\bdriver|\binstall|\bbackend|\bprecision|\bbf16|\bfp8|\bsecurity group"
     r"|\bsubnet|\bvpc\b|\bregion|\binterface|\bregistry|\bspec\b|\brole\b|\bpolic(?:y|ies)|\bschema"
@@ -159,5 +165,7 @@ CODE = (
     r"|\bdim(?:ension)?s?\b|\bobject\b|\blayer|\bargument|\bmodule\b|\biter|\bsyntax|\bassert"
     r"|\bscalar|\bkeyword|\bmethod|\bcallable|\bstr(?:ing)?\b|\bint\b|\bfloat\b|\blist\b"
 )
+TIME = r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit|\bdeadline|\bmax\w*[ _-](?:run ?time|duration|time|hours)"
+PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
