@@ -38,11 +38,13 @@ def as_alive(line: str, rule: Rule) -> Rule:
     if rule.id.startswith("user:"):
         return rule
     murmur = rule.role is Role.MURMUR
-    if _GAVE_UP.search(line) or (rule.failure_class not in _MENDABLE and not murmur):
+    if _GAVE_UP.search(line):
         return rule
     passing = rule.failure_class in _PASSING
     warned = _WARNING.search(line) is not None and not _MACHINE.search(line)
-    if murmur:
+    if rule.failure_class not in _MENDABLE and not murmur:
+        alive = warned and _RETRYING.search(line) is not None
+    elif murmur:
         alive = warned or bool(_RETRYING.search(line) or _CALM.search(line))
     elif passing and _RETRYING.search(line):
         alive = True

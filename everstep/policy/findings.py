@@ -118,8 +118,10 @@ def by_text(evidence: Evidence, table: Table) -> list[Finding]:
         found.append(raised)
     for event in evidence.events:
         for order, text in enumerate(event_parts(event.text[:TEXT_LENGTH])):
-            rule = table.find(Source.EVENT, facts(text)) or next(
-                (r for line in text.splitlines() if (r := table.of_line(line))), None
+            rule = (
+                table.find(Source.EVENT, facts(text))
+                or (table.of_reason(unwrap(text)) if '"errorCode"' in text else None)
+                or next((r for line in text.splitlines() if (r := table.of_line(line))), None)
             )
             if rule is not None:
                 found.append(Finding(4, rule.role, event.time_epoch, order, rule, text))

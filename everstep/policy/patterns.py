@@ -148,7 +148,8 @@ PEER = (
     r"|missed|expired|timed))"
 )
 RETRYING = (
-    r"(?i)\bretrying\b|\bskipp(?:ed|ing) (?:\w+ )?(?:step|batch|update)|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
+    r"(?i)\bretrying\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing) (?:\w+ )?(?:step|batch|update)"
+    r"|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
     r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?<!after )(?:sleep|wait)"
     r"ing (?:for )?[\d.]+ ?"
     r"(?:m?s|sec\w*)\b|\breconnect(?:ed|ing)|\b(?:trying|tries|retries) again in|wait for recovery"
@@ -186,7 +187,8 @@ MACHINE = (
 )
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
 CALM = (
-    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?|failures?|exceptions?|crash\w*)\b"
+    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?"
+    r"|fail\w*|exceptions?|crash\w*|missing)\b"
     r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?"
     r"|\w*err)[\"']?\s*[:=]\s*(?:0\b"
     r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"

@@ -59,7 +59,7 @@ _FIELD = re.compile(
     r"\s*[:=]\s*[\"']?([^\"'\n,}]+)"
 )
 """A field of DescribeTrainingJob where it was printed as YAML, a table or a Python dict."""
-_CONSOLE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\w+) - (.*?)\.*\s*$")
+_CONSOLE = re.compile(r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?([A-Z]\w+) - (.*?)\.*\s*$")
 _DESCRIBED = re.compile(r"^\s*(?:-\s+)?\"?([A-Za-z][\w /-]{0,40})\"?\s*:\s+(\S.*)$")
 _CONDITION = re.compile(r"^\s*([A-Z]\w{2,40})\s+(True|False|Unknown)\s")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T_](\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(Z|[+-]\d\d:?\d\d)?")
@@ -208,6 +208,10 @@ def _last_of_traceback(text: str) -> str:
 
 def _from_json(body: dict[str, Any]) -> str:
     """The shapes of boto3, of CreateFleet's ``Errors`` and of the wire's ``__type``."""
+    detail = body.get("detail")
+    if isinstance(detail, dict) and detail.get("errorCode"):  # an API call told by CloudTrail
+        said = detail.get("errorMessage", "")
+        return f"{detail['errorCode']}: {said} [calling {detail.get('eventName', '')}]"
     errors = body.get("Errors")
     inner = errors[0] if isinstance(errors, list) and errors else body.get("Error", body)
     if not isinstance(inner, dict):

@@ -83,9 +83,11 @@ RULES: tuple[Rule, ...] = (
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
-    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:parse|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:parse"
+        r"|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
         r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
-    _reason("client-config", F.BAD_CONFIG, r"ClientError:.*(?:caused by ValidationError|(?i:validat\w* "
+    _reason("client-config", F.BAD_CONFIG, r"ClientError:.*(?:caused by ValidationError"
+        r"|(?i:validat\w* "
         r"(?:\w+ ){0,3}configuration|additional properties|hyper-?parameter))"),
     _reason("no-objects", F.BAD_DATA, r"ValidationException:.*No S3 objects found"),
     _reason("client", F.BAD_CONFIG, r"(?:Client\.)?(?:ClientError|InternalError: Client)\b",
@@ -116,6 +118,7 @@ RULES: tuple[Rule, ...] = (
     _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instance"
         r" )?capacity|capacity errors?\b|InsufficientInstanceCapacity|UnfulfillableCapacity"
         r"|NoCapacity\b)"),
+    _event("cluster-room", F.CAPACITY, rf"EventLevel=Error.*{w.near(w.ROOM, w.SHORT, 40)}"),
     _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
     _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami|\beni\b"
         r"|payload|permission|role|subnet|security ?group|drift|validation|CapacityReservationDetai"
@@ -140,8 +143,10 @@ RULES: tuple[Rule, ...] = (
         r" [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=p.never_fits),
     _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
     _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
-    _event("taint-passes", F.INFRASTRUCTURE, r"untolerated taint \{[^}]*(?i:health|not-ready|unreacha"
-        r"ble|unschedulable|pressure|uninit|unavailable|disrupt|startup)", A.WAIT, "the node is being "
+    _event("taint-passes", F.INFRASTRUCTURE, r"untolerated taint \{[^}]*(?i:health|not-ready"
+        r"|unreacha"
+        r"ble|unschedulable|pressure|uninit|unavailable|disrupt|startup)", A.WAIT, "the node is"
+        " being "
         "mended or has not joined yet"),
     _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match"
         r"|satisfy) (?:plugin|Pod's node affinity|node selector)|untolerated taint|no instance type"
@@ -160,7 +165,8 @@ RULES: tuple[Rule, ...] = (
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
     _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
         r"|XID\d+Warning", A.WAIT, "an event only"),
-    _event("gpu-gone", F.INFRASTRUCTURE, r"no healthy devices|unhealthy devices|NvidiaXID\d+Error"
+    _event("gpu-gone", F.INFRASTRUCTURE, r"Allocate failed|no healthy devices|unhealthy devices"
+        r"|NvidiaXID\d+Error"
         r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
         r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOf(?:nvidia|cpu|memory|pods)"
         r"|EFAErrorMetric|GpuUnhealthy"),
@@ -230,7 +236,8 @@ RULES: tuple[Rule, ...] = (
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
     _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
-    _log("preempted", F.INTERRUPTED, r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been|being) preempted|\bPREEMPTED\b"
+    _log("preempted", F.INTERRUPTED, r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been"
+        r"|being) preempted|\bPREEMPTED\b"
         r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
         r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
         r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
@@ -245,7 +252,8 @@ RULES: tuple[Rule, ...] = (
         r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
         r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
-    _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
+    _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount"
+        r"|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
     _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
         rf"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound|{c.HTTP_REFUSED}"
@@ -304,7 +312,8 @@ RULES: tuple[Rule, ...] = (
         r"|core dumped)", A.RETRY_SAME, role=Role.ECHO),
     _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
         r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt|: Terminated$|Terminating StepId|CANCELLED AT \S+ \*\*\*"
+    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
+        rf"|: Terminated$|Terminating StepId|CANCELLED AT \S+ \*\*\*"
         r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
         role=Role.ECHO),
 
@@ -331,7 +340,7 @@ RULES: tuple[Rule, ...] = (
     _words("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT), confidence=_SURE),
     _words("words:time", F.MAX_RUNTIME, w.near(w.TIME, w.PASSED, 30)),
     _words("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY, confidence=_SURE),
-    _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit", 40)),
+    _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit")),
     _words("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30), confidence=_SURE),
     _words("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40), confidence=_SURE),
     _words("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE), confidence=_SURE),

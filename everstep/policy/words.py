@@ -36,7 +36,7 @@ LOST = (
 BUSY = (
     r"throttl|\brate[ _-]?(?:limit|exceed)|too many (?:concurrent )?(?:requests|connections|calls)"
     r"|slow ?_?down|\btoo busy|\bbusy\b|overload|back-?pressure|request rate|\b429\b|\bretry later"
-    r"|try again later|\bcongest"
+    r"|\btry (?:your request )?again(?: later| shortly|\.? *(?:\[calling|$))|\bcongest"
 )
 DENIED = (
     r"\bdenied|forbidden|unauthori[sz]ed|\bnot (?:been )?(?:authori[sz]ed|permitted|allowed)|\bno p"
@@ -48,7 +48,8 @@ ABSENT = (
     r"ent|configured|mounted|built|compiled|available)\b|\bno such|\bmissing|\bdoes ?n[o']t "
     r"(?:exist|contain|have)|(?:cannot|can't|could not|couldn't|unable to|failed to|did not) (?:fin"
     r"d|locate|open|load|import|fetch|read)|\b404\b|\bundefined|\bunset\b|\bempty\b|\bno (?:\w+ "
-    r"){1,3}(?:found|specified|given|provided|exist)|\bnone (?:found|of)|\bunknown (?!error|desc)|\bwithout a\b"
+    r"){1,3}(?:found|specified|given|provided|exist)|\bnone (?:found|of)|\bunknown (?!error|desc)"
+    r"|\bwithout a\b"
 )
 WRONG = (
     r"\binvalid|unsupported|\bnot (?:be )?(?:support|valid|allowed|recogni|implement|divisib|match"
@@ -60,7 +61,8 @@ WRONG = (
     r"|(?:failed|unable|could not|cannot) to? ?(?:parse|load|import|initiali[sz]e|validate|interpre"
     r"t|resolve)|\bambiguous|\bduplicate|already (?:exists|in use|defined)|\bbad\b|\bwrong\b|\bwas "
     r"given|\bbut (?:got|found|is|was|received)\b|\bgot an?\b|\bdiffer|\bgreater than|\bless than"
-    r"|\bcannot (?:mix|use|set|override|combine)|deprecated|\bfailed to (?:create|start|build|compi"
+    r"|\breject|\bbeyond\b|\bbuilt (?:against|for|with)\b|\bcannot (?:mix|use|set|override"
+    r"|combine)|deprecated|\bfailed to (?:create|start|build|compi"
     r"le)"
 )
 CORRUPT = (
@@ -86,9 +88,12 @@ TAKEN = (
     r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
 )
 ILL = (
-    r"uncorrect|unhealthy|degraded|\bfatal|\bdead\b|\b(?:is|went|marked|setting|set to) down\b|\bfail(?:ed|"
-    r"ure)\b|\bnot (?:ready|respond|reach|running)|\bstuck|\bhung\b|lock-?up|\bpanic|\breset\b|reboot|\bcr"
-    r"ash|unrespons|unreachable|\breplac|\blost\b|\bdefect|\bimpaired|\bfault|\bretire|\bunexpectedly"
+    r"uncorrect|unhealthy|degraded|\bfatal|\bdead\b|\b(?:is|went|marked|setting|set to) down\b"
+    r"|\bfail(?:ed|"
+    r"ure)\b|\bnot (?:ready|respond|reach|running)|\bstuck|\bhung\b|lock-?up|\bpanic|\breset\b"
+    r"|reboot|\bcr"
+    r"ash|unrespons|unreachable|\breplac|\blost\b|\bdefect|\bimpaired|\bfault|\bretire"
+    r"|\bunexpectedly"
     r"|\bi/?o error|\bstatus check|machine check"
 )
 NONFINITE = (
@@ -101,9 +106,10 @@ GPU_MEMORY = (
     r"(?:\bcuda|\bgpu|\bdevice|\bhbm|\bvram|\bhip|\bkv[ -]cache|\bcudnn|\bnccl).{0,25}"
     r"(?:memory|\boom\b|alloc)|\bvram|\bhbm|\bkv[ -]cache|video memory"
 )
-MEMORY = r"\bmemory\b|\bram\b|\boom\b|\bswap|\brss\b|\bheap|\bmalloc|\bmmap|memory"
+MEMORY = r"\bmemory\b|\bmem\b|\bram\b|\boom\b|\bswap|\brss\b|\bheap|\bmalloc|\bmmap|memory"
 DISK = r"\bdisk|\bspace\b|\bvolume (?:is|size)|\binodes?\b|ephemeral|\bstorage (?:space|limit)"
-QUOTA = r"\bquota|\bservice limit|account.{0,20}limit|\bvcpu limit|limit increase|borrowing limit"
+QUOTA = r"\bquota|\bcount limit|\blimit exceed|\bmax(?:imum)? (?:\w+ ){1,3}(?:count|number)"
+    r"|\bservice limit|account.{0,20}limit|\bvcpu limit|limit increase|borrowing limit"
 ROOM = (
     r"\bcapacity\b|\binstances? (?:type )?(?:is |are )?(?:currently )?(?:un|not )available"
     r"|on-demand"
@@ -124,7 +130,8 @@ COLLECTIVE = (
     r"|collective|rendezvous|process ?group|\brccl|\bgloo"
 )
 WAITED = (
-    r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|did not (?:join"
+    r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|ha(?:s"
+    r"|ve) not (?:entered|joined|reached|arrived)|no progress|did not (?:join"
     r"|reach|arrive)|never (?:joined|reached)|\bstall"
 )
 GPU = (
@@ -149,7 +156,8 @@ CHECKPOINT = (
 )
 CONFIG = (
     r"config|\bargument|\bargs?\b|\bflags?\b|\boptions?\b|hyper-?param|\bparameter|\bsettings?\b|en"
-    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size|\bnum[_ ]"
+    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size"
+    r"|\bnum[_ ]"
     r"|\bversions?\b|compute capability|\blibrary|\bplugins?\b|shared object|\.so\b|dependenc|\bpac"
     r"kages?\b|\bkeys?\b|\bdriver|\binstall|\bbackend|\bprecision|\bbf16|\bfp8|\bsecurity group"
     r"|\bsubnet|\bvpc\b|\bregion|\binterface|\bregistry|\bspec\b|\brole\b|\bpolic(?:y|ies)|\bschema"
@@ -165,7 +173,8 @@ CODE = (
     r"|\bdim(?:ension)?s?\b|\bobject\b|\blayer|\bargument|\bmodule\b|\biter|\bsyntax|\bassert"
     r"|\bscalar|\bkeyword|\bmethod|\bcallable|\bstr(?:ing)?\b|\bint\b|\bfloat\b|\blist\b"
 )
-TIME = r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit|\bdeadline|\bmax\w*[ _-](?:run ?time|duration|time|hours)"
+TIME = r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit"
+    r"|\bdeadline|\bmax\w*[ _-](?:run ?time|duration|time|hours)"
 PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
