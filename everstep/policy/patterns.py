@@ -79,6 +79,46 @@ HOST_BROKEN = (
     r"|[Hh]ealth[ _-]?check.{0,20}fail|PCIe Bus Error: severity=Uncorrected|EDAC .* UE "
     r"|Node condition \w+ is now: True|NodeNotReady"
 )
+EFA_SETUP = (
+    r"(?:NET/OFI|aws-ofi-nccl|OFI plugin).*(?:[Nn]o eligible"
+    r"|(?:initiali[sz]ation"
+    r"|initiali[sz]e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
+    r"|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed|[Nn]o (?:provider|device)"
+    r"|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider|not supported|OFI NCCL failure)"
+    r"|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock|fi_mr_reg\w*.*fail|efa.*not (?:fou"
+    r"nd|supported)|(?i:no (?:valid )?(?:efa|ib|rdma|infiniband) (?:device|interface|adapter))"
+    r"|TCP fallback"
+)
+COLLECTIVE = (
+    r"[Cc]ollective operation timeout|NRT_TIMEOUT"
+    r"|RendezvousTimeout|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)"
+    r"|monitoredBarrier|caught collective|detected by watchdog|watchdog got stuck"
+    r"|[Hh]eartbeat monitor timed|data inconsistency|flight recorder dump|clients joined"
+    r"|Some NCCL operations have failed|pair closure|(?i:collective|all_?reduce|all_?gather"
+    r"|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung"
+    r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang"
+    r"|desync\w*)\b.{0,200}?(?i:coll"
+    r"ective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)"
+    r"|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed? ?out"
+)
+TIME_LIMIT = (
+    r"DUE TO TIME LIMIT|(?i:wall-?(?:time|clock) .{0,20}exceed"
+    r"|exceed\w* .{0,20}wall-?(?:time|clock))|exiting program after [\d.]+ minutes|(?i:time"
+    r"|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
+    r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"
+)
+SHARED_MEMORY = (
+    r"(?i:out of shared memory|shared memory limit|\bshm\b"
+    r"|/dev/shm|(?<!PCIe )bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap"
+    r"|resize) shared mem)"
+)
+PREEMPTED = (
+    r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been"
+    r"|being) preempted|\bPREEMPTED\b"
+    r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
+    r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
+    r"|terminat|interrupt)|[Ii]nstance-action.*terminate"
+)
 LAUNCH = (
     r"(?i:\bpip3?\b.{0,80}\b(?:install|subprocess|error)\b|failed building wheel"
     r"|subprocess-exited-w"

@@ -25,8 +25,8 @@ _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
 _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
-_SURE = 0.5
 _words = partial(Rule, Source.WORDS, role=Role.MURMUR, confidence=0.3, in_run=_NOT_SURE)
+_sure = partial(_words, confidence=0.5)
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
@@ -207,20 +207,13 @@ RULES: tuple[Rule, ...] = (
     _log("host-memory", F.OUT_OF_MEMORY_HOST, p.HOST_MEMORY),
     _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
         "ewer checkpoints"),
-    _log("shared-memory", F.BAD_CONFIG, r"(?i:out of shared memory|shared memory limit|\bshm\b"
-        r"|/dev/shm|(?<!PCIe )bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap"
-        r"|resize) shared mem)", hint="use fewer data loader workers: SageMaker fixes the size of /"
+    _log("shared-memory", F.BAD_CONFIG, p.SHARED_MEMORY, hint="use fewer data loader workers:"
+        " SageMaker fixes the size of /"
         "dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
-    _log("efa-setup", F.BAD_CONFIG, r"(?:NET/OFI|aws-ofi-nccl|OFI plugin).*(?:[Nn]o eligible"
-        r"|(?:initiali[sz]ation"
-        r"|initiali[sz]e \w+(?: protocol)?) failed|[Ff]ailed to (?:init|find|open|load|create|get)"
-        r"|(?:[Cc]reat|[Oo]pen|[Rr]egist|[Bb]ind|[Ee]nabl)ing .* failed|[Nn]o (?:provider|device)"
-        r"|(?:[Cc]ould ?n[o']t|[Uu]nable to) |Only \w+ provider|not supported|OFI NCCL failure)"
-        r"|fi_getinfo\S* .*No data|FORK_SAFE|Fork safety|memlock|fi_mr_reg\w*.*fail|efa.*not (?:fou"
-        r"nd|supported)|(?i:no (?:valid )?(?:efa|ib|rdma|infiniband) (?:device|interface|adapter))"
-        r"|TCP fallback", hint="the image's EFA software does not fit, or the type has none"),
+    _log("efa-setup", F.BAD_CONFIG, p.EFA_SETUP, hint="the image's EFA software does not fit, or"
+        " the type has none"),
     _log("network-setup", F.BAD_CONFIG, r"Connect to 169\.254\.|no socket interface|No (?:socket )?"
         r"interface found|connectFullMesh failed|Duplicate GPU detected|[Aa]ddress already in use"
         r"|EADDRINUSE|[Mm]ismatched? NCCL version|unable to find address for|makeDeviceForInterface"
@@ -236,20 +229,13 @@ RULES: tuple[Rule, ...] = (
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
     _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
-    _log("preempted", F.INTERRUPTED, r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been"
-        r"|being) preempted|\bPREEMPTED\b"
-        r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
-        r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
-        r"|terminat|interrupt)|[Ii]nstance-action.*terminate"),
+    _log("preempted", F.INTERRUPTED, p.PREEMPTED),
     _log("no-room", F.CAPACITY, p.NO_ROOM),
     _log("host-broken", F.INFRASTRUCTURE, p.HOST_BROKEN),
     _log("no-fault-found", F.UNKNOWN, r"ResumeAction=NONE", A.DO_NOT_RETRY, "no hardware fault",
         0.6),
     _log("nan", F.DIVERGED, p.NONFINITE),
-    _log("time-limit", F.MAX_RUNTIME, r"DUE TO TIME LIMIT|(?i:wall-?(?:time|clock) .{0,20}exceed"
-        r"|exceed\w* .{0,20}wall-?(?:time|clock))|exiting program after [\d.]+ minutes|(?i:time"
-        r"|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
-        r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"),
+    _log("time-limit", F.MAX_RUNTIME, p.TIME_LIMIT),
     _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
         r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount"
@@ -318,16 +304,7 @@ RULES: tuple[Rule, ...] = (
         role=Role.ECHO),
 
     # --- log: victims
-    _victim("collective", F.COMMUNICATION_HANG, r"[Cc]ollective operation timeout|NRT_TIMEOUT"
-        r"|RendezvousTimeout|[Tt]imed out (?:waiting \d+ms|after \d+ ?(?:s|ms|seconds) waiting)"
-        r"|monitoredBarrier|caught collective|detected by watchdog|watchdog got stuck"
-        r"|[Hh]eartbeat monitor timed|data inconsistency|flight recorder dump|clients joined"
-        r"|Some NCCL operations have failed|pair closure|(?i:collective|all_?reduce|all_?gather"
-        r"|reduce_?scatter|all_?to_?all|barrier|broadcast)\b.{0,40}\b(?i:timed?[ -]?out|hang|hung"
-        r"|stuck)|[Ww]ait timeout after|(?i:time-?d?[ -]?out|stuck|hung|hang"
-        r"|desync\w*)\b.{0,200}?(?i:coll"
-        r"ective|nccl work|all_?reduce|all_?gather|reduce_?scatter|barrier|broadcast)"
-        r"|NCCL (?:watchdog )?(?:timeout|operation timed)|Rendezvous .*timed? ?out"),
+    _victim("collective", F.COMMUNICATION_HANG, p.COLLECTIVE),
     _victim("killed", F.INFRASTRUCTURE, r"killed by SIG(?:KILL|TERM)|Signal (?:9|15) \(SIG",
         A.RETRY_SAME, "a process was killed from outside"),
     _victim("peer-gone", F.INFRASTRUCTURE, rf"{p.PEER}|{c.ERRNO_PEER}", A.RETRY_SAME, "a peer went "
@@ -337,20 +314,20 @@ RULES: tuple[Rule, ...] = (
         "a peer went away first", confidence=0.4, role=Role.ECHO),
 
     # --- log: no form that is known, but a subject and what is wrong with it
-    _words("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT), confidence=_SURE),
+    _sure("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT)),
     _words("words:time", F.MAX_RUNTIME, w.near(w.TIME, w.PASSED, 30)),
-    _words("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY, confidence=_SURE),
+    _sure("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY),
     _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit")),
-    _words("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30), confidence=_SURE),
-    _words("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40), confidence=_SURE),
-    _words("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE), confidence=_SURE),
-    _words("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY), confidence=_SURE),
-    _words("words:busy", F.THROTTLING, rf"(?i){w.BUSY}", confidence=_SURE),
-    _words("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80), confidence=_SURE),
+    _sure("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30)),
+    _sure("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40)),
+    _sure("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE)),
+    _sure("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY)),
+    _sure("words:busy", F.THROTTLING, rf"(?i){w.BUSY}"),
+    _sure("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80)),
     _words("words:store", F.STORAGE_TRANSIENT, w.near(w.STORE, w.LOST)),
     _words("words:taken", F.INTERRUPTED, w.near(w.HELD, w.TAKEN)),
     _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
-    _words("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME, confidence=_SURE),
+    _sure("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME),
     _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.ILL, 30)),
     _words("words:denied", F.BAD_CONFIG, rf"(?i){w.DENIED}"),
     _words("words:data", F.BAD_DATA, w.near(w.DATA, rf"{w.CORRUPT}|{w.ABSENT}", 40)),

@@ -108,8 +108,10 @@ GPU_MEMORY = (
 )
 MEMORY = r"\bmemory\b|\bmem\b|\bram\b|\boom\b|\bswap|\brss\b|\bheap|\bmalloc|\bmmap|memory"
 DISK = r"\bdisk|\bspace\b|\bvolume (?:is|size)|\binodes?\b|ephemeral|\bstorage (?:space|limit)"
-QUOTA = r"\bquota|\bcount limit|\blimit exceed|\bmax(?:imum)? (?:\w+ ){1,3}(?:count|number)"
+QUOTA = (
+    r"\bquota|\bcount limit|\blimit exceed|\bmax(?:imum)? (?:\w+ ){1,3}(?:count|number)"
     r"|\bservice limit|account.{0,20}limit|\bvcpu limit|limit increase|borrowing limit"
+)
 ROOM = (
     r"\bcapacity\b|\binstances? (?:type )?(?:is |are )?(?:currently )?(?:un|not )available"
     r"|on-demand"
@@ -173,8 +175,10 @@ CODE = (
     r"|\bdim(?:ension)?s?\b|\bobject\b|\blayer|\bargument|\bmodule\b|\biter|\bsyntax|\bassert"
     r"|\bscalar|\bkeyword|\bmethod|\bcallable|\bstr(?:ing)?\b|\bint\b|\bfloat\b|\blist\b"
 )
-TIME = r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit"
+TIME = (
+    r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit"
     r"|\bdeadline|\bmax\w*[ _-](?:run ?time|duration|time|hours)"
+)
 PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
