@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnection
 
 from everstep.cli.errors import NOT_FOUND, fail
 from everstep.contracts import names
@@ -26,6 +27,20 @@ from everstep.contracts.records import (
 from everstep.policy.goodput import StepTime
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+BUSY = frozenset(
+    {
+        "InternalServerError",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+"""Codes of refusals that pass."""
 
 
 class LogEvent(NamedTuple):
@@ -40,6 +55,14 @@ class LogEvent(NamedTuple):
 def error_code(error: ClientError) -> str:
     """AWS's word for what went wrong, ``ThrottlingException``."""
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def passes(error: ClientError | BotoCoreError) -> bool:
+    """Whether the same question may be answered later."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return error_code(error) in BUSY or status >= 500
+    return isinstance(error, HTTPClientError | NoConnection)
 
 
 def default_env() -> str:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
-from everstep.cli.cloud import Cloud, LogEvent
+from everstep.cli.cloud import Cloud, LogEvent, passes
 from everstep.cli.errors import NOT_FOUND, fail
 from everstep.cli.first_cause import AROUND, find_cause
 from everstep.cli.options import Env, Json, RunId, checked, cloud_of
@@ -17,6 +18,7 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.records import Launch
 
 FOLLOW_SECONDS = 2.0
+AWAY_SECONDS = 10.0
 OVERLAP_SECONDS = 30.0
 """Lines of other hosts may arrive later than their time says: looked at again, shown once."""
 
@@ -178,11 +180,19 @@ def _growing(cloud: Cloud, launch: Launch, alone: bool) -> Iterator[LogEvent]:
     seen: set[str] = set()
     since = 0.0
     while True:
-        # Rows first: what was logged before the end that they show is then read once more.
-        run, launches = cloud.run(launch.run_id), cloud.launches(launch.run_id)
+        try:
+            # Rows first: what was logged before the end that they show is then read once more.
+            run, launches = cloud.run(launch.run_id), cloud.launches(launch.run_id)
+            events = cloud.log_events(launch.job_name, since)
+        except (ClientError, BotoCoreError) as error:
+            if not passes(error):
+                raise
+            say(f"no answer, tried again: {error}")
+            time.sleep(AWAY_SECONDS)
+            continue
         row = next(x for x in launches if x.launch == launch.launch)
         newer = next((x for x in launches if x.launch > launch.launch), None)
-        for event in cloud.log_events(launch.job_name, since):
+        for event in events:
             if event.id not in seen:
                 seen.add(event.id)
                 since = max(since, event.time - OVERLAP_SECONDS)

@@ -7,13 +7,12 @@ from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.live import Live
 
 from everstep.cli import executions
-from everstep.cli.cloud import Cloud, error_code
+from everstep.cli.cloud import Cloud, passes
 from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, OK, fail
 from everstep.cli.options import Env, Json, RunId, checked, cloud_of
 from everstep.cli.output import say
@@ -29,20 +28,6 @@ PAST_SECONDS = 1800.0
 OVERLAP_SECONDS = 10.0
 MOST_READINGS = 20_000
 PROGRESS = '"everstep"'
-BUSY = frozenset(
-    {
-        "InternalServerError",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
 
 
 def watch(
@@ -143,14 +128,6 @@ def looks(watcher: Watcher, every: float, sleep: Callable[[float], object]) -> I
             words = f"no answer, shown is what was: {error}; tried again in {pause:.0f} s"
             last = last.model_copy(update={"trouble": " ".join(words.split())})
         yield last
-
-
-def passes(error: ClientError | BotoCoreError) -> bool:
-    """Whether the same question may be answered later."""
-    if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return error_code(error) in BUSY or status >= 500
-    return isinstance(error, HTTPClientError | NoConnection)
 
 
 def _shower(live: Live | None, console: Console, as_json: bool) -> Callable[[Picture], None]:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from typer.testing import CliRunner
 
 from everstep.cli.cloud import Cloud, LogEvent
@@ -140,11 +141,20 @@ def test_attempts_leave_out_launches_that_spent_none(monkeypatch: pytest.MonkeyP
 def test_following_shows_each_line_once_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     done = Outcome(status="Completed", secondary_status="Completed")
     lines = [event(1, "one"), event(2, "two"), event(3, "three")]
-    rows = iter([launch(1), launch(1), launch(1), launch(1, outcome=done)])
-    log = iter([lines[:1], lines[:2], lines])
+    rows = iter([*[launch(1)] * 4, launch(1, outcome=done)])
+    gone = EndpointConnectionError(endpoint_url="https://logs.x")
+    log = iter([lines[:1], gone, lines[:2], lines])
+
+    def read(*_: Any) -> list[LogEvent]:
+        found = next(log)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
     monkeypatch.setattr(Cloud, "run", lambda *_: None)
-    monkeypatch.setattr("everstep.cli.logs.FOLLOW_SECONDS", 0)
+    for pause in ("FOLLOW_SECONDS", "AWAY_SECONDS"):
+        monkeypatch.setattr(f"everstep.cli.logs.{pause}", 0)
     monkeypatch.setattr(Cloud, "launches", lambda *_: [next(rows)])
-    monkeypatch.setattr(Cloud, "log_events", lambda *_: next(log))
+    monkeypatch.setattr(Cloud, "log_events", read)
     shown = RUN.invoke(app, ["logs", "run", "--launch", "1", "--follow"], catch_exceptions=False)
     assert [line.split()[-1] for line in shown.stdout.splitlines()] == ["one", "two", "three"]

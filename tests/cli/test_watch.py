@@ -4,6 +4,7 @@ The golden files are what people see: `python -m tests.cli.test_watch` writes th
 """
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,21 @@ def test_json_is_an_object_a_change_and_the_exit_code_says_how_it_ended(
     assert done.exit_code == 1
     moments = iter([MOMENTS["done"]()])
     assert CliRunner().invoke(app, ["watch", RUN_ID]).exit_code == 0
+
+
+def test_a_terminal_is_drawn_over_and_keeps_the_last_screen(
+    cloud: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=80, height=24, highlight=False)
+    moments = iter([MOMENTS["steps"](), MOMENTS["done"]()])
+    monkeypatch.setattr(watch, "Console", lambda **_: console)
+    monkeypatch.setattr(watch.Watcher, "look", lambda _: next(moments))
+    monkeypatch.setattr(watch.time, "sleep", lambda _: None)
+    assert CliRunner().invoke(app, ["watch", RUN_ID]).exit_code == 0
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "20.6%" in drawn
+    assert "100.0%" in drawn.rpartition("20.6%")[2]
+    assert drawn.endswith("\x1b[?25h"), "the cursor is back"
 
 
 def test_ctrl_c_leaves_the_run_alone_and_says_so(
