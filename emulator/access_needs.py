@@ -191,6 +191,20 @@ def _kms(operation: str, params: Params) -> Iterator[Need]:
     yield Need(f"kms:{operation}", key if key.startswith("arn:") else arn("kms", f"key/{key}"))
 
 
+def _ecr(operation: str, params: Params) -> Iterator[Need]:
+    name = params.get("repositoryName")
+    yield Need(f"ecr:{operation}", arn("ecr", f"repository/{name}") if name else "*")
+
+
+def _codebuild(operation: str, params: Params) -> Iterator[Need]:
+    names = [params["projectName"]] if "projectName" in params else []
+    # A build's id starts with its project's name, and IAM asks for the project.
+    names += sorted({build.partition(":")[0] for build in params.get("ids", [])})
+    for name in names or [None]:
+        resource = arn("codebuild", f"project/{name}") if name else "*"
+        yield Need(f"codebuild:{operation}", resource)
+
+
 def _secrets(operation: str, params: Params) -> Iterator[Need]:
     yield Need(f"secretsmanager:{operation}", params.get("SecretId"))
 
@@ -212,6 +226,8 @@ _SERVICES: dict[str, Callable[[str, Params], Iterator[Need]]] = {
     "cloudwatch": _cloudwatch,
     "service-quotas": _quotas,
     "kms": _kms,
+    "ecr": _ecr,
+    "codebuild": _codebuild,
     "secretsmanager": _secrets,
     "ssm": _ssm,
 }

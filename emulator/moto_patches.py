@@ -36,6 +36,7 @@ from moto.stepfunctions.parser.backend.execution_worker import ExecutionWorker
 
 from emulator.asl_jsonata import patch_jsonata
 from emulator.patching import replace
+from emulator.registry import patch_registry
 
 _done = False
 _AFTER_STOP = {
@@ -52,6 +53,7 @@ def patch_moto() -> None:
         return
     _done = True
     patch_jsonata()
+    patch_registry()
     # CloudFormation puts state machines where no interpreter looks.
     replace(plain, "stepfunctions_backends", parser.stepfunctions_parser_backends)
     task = callbacks.StateTaskServiceCallback

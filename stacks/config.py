@@ -82,6 +82,13 @@ class Planned(_Section):
     """Whether its hosts need EFA: more than one node of a type that has it."""
 
 
+class Images(_Section):
+    """What training runs in: docs/images.md."""
+
+    critical_findings: Literal["warn", "refuse"] = "warn"
+    """Of the registry's scan, once its image is asked for: a line in the log, or no run."""
+
+
 class Access(_Section):
     """Who may take the roles for people."""
 
@@ -146,6 +153,7 @@ class Config(_Section):
     file_system: FileSystem | None = None
     planned: Planned | None = None
     budget: Budget | None = None
+    images: Images = Images()
     access: Access = Access()
     watchdog: Watchdog = Watchdog()
     continue_after_turns: int = Field(default=60, ge=2, le=60)
@@ -237,6 +245,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "planned": Planned,
     "budget": Budget,
     "access": Access,
+    "images": Images,
     "teams": TeamConfig,
     "watchdog": Watchdog,
     "lambdas": Lambdas,

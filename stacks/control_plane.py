@@ -66,6 +66,7 @@ class ControlPlaneStack(Stack):
             table=self.table,
             topic=self.topic,
             storage=storage,
+            images=images,
             job_roles=self.job_roles,
         )
         self.queues: list[sqs.IQueue] = []

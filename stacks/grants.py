@@ -45,6 +45,9 @@ CREATE = _use("jobs", "sagemaker", "CreateTrainingJob", "AddTags", "ListTags")
 PASS_JOB_ROLE = _use("job_roles", "iam", "PassRole")
 PASS_ADOPTED_ROLE = _use("adopted_roles", "iam", "PassRole")
 
+IMAGES = _use("repositories", "ecr", "DescribeImages")
+BUILDS = _use("image_projects", "codebuild", "ListBuildsForProject", "BatchGetBuilds")
+
 START = _use("machines", "states", "StartExecution")
 FINISH_TOKEN = _use("machines", "states", "SendTaskSuccess", "SendTaskFailure")
 HEARTBEAT = _use("machines", "states", "SendTaskHeartbeat")
@@ -76,7 +79,16 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     ),
     "check_quota": (READ_WRITE, QUOTAS, SEARCH, ASK, ASK_AGAIN, FIRST_ASK),
     "wait_for_room": (READ_WRITE, TELL),
-    "plan_attempt": (READ_WRITE, PUT, QUERY, QUOTAS, SEARCH, *_read("checkpoint")),
+    "plan_attempt": (
+        READ_WRITE,
+        PUT,
+        QUERY,
+        QUOTAS,
+        SEARCH,
+        IMAGES,
+        BUILDS,
+        *_read("checkpoint"),
+    ),
     "launch_attempt": (
         READ_WRITE,
         CREATE,
@@ -112,6 +124,8 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         QUOTAS,
         FOLLOW,
         SEARCH,
+        IMAGES,
+        BUILDS,
         TELL,
     ),
     "quota_report": (READ, QUERY_ACTIVE, QUOTAS, SEARCH, TELL),

@@ -15,6 +15,7 @@ from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
 from stacks.config import Config
 from stacks.functions import HandlerFunction, bundle
 from stacks.grants import Things, statements
+from stacks.images import ImagesStack
 from stacks.job_role import JOB_LOGS
 from stacks.runs_table import RunsTable
 from stacks.storage import StorageStack
@@ -36,6 +37,7 @@ class Handlers(Construct):
         table: RunsTable,
         topic: sns.ITopic,
         storage: StorageStack,
+        images: ImagesStack,
         job_roles: Mapping[str, iam.IRole],
     ) -> None:
         super().__init__(scope, name)
@@ -50,6 +52,7 @@ class Handlers(Construct):
             heartbeat_seconds=config.watchdog.heartbeat_seconds,
             looks_at_once=config.watchdog.looks_at_once,
             continue_after_turns=config.continue_after_turns,
+            critical_findings=config.images.critical_findings,
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,
             rules=config.rules,
@@ -74,6 +77,7 @@ class Handlers(Construct):
             table,
             topic,
             storage,
+            images,
             job_roles,
             key,
         )
@@ -113,6 +117,7 @@ class Handlers(Construct):
         table: RunsTable,
         topic: sns.ITopic,
         storage: StorageStack,
+        images: ImagesStack,
         job_roles: Mapping[str, iam.IRole],
         key: kms.IKey,
     ) -> Things:
@@ -157,6 +162,11 @@ class Handlers(Construct):
             "models": [
                 *(model("model-package-group", name) for name in groups),
                 *(model("model-package", f"{name}/*") for name in groups),
+            ],
+            "repositories": [r.repository_arn for r in images.repositories],
+            "image_projects": [
+                stack.format_arn(service="codebuild", resource="project", resource_name=name)
+                for name in images.projects
             ],
             "job_roles": [role.role_arn for role in job_roles.values()],
             "adopted_roles": [role for team in config.teams for role in team.adopt_job_roles],

@@ -34,6 +34,7 @@ class ImagesStack(Stack):
                 f"{image.title()}Repository",
                 repository_name=repository_name(env_name, image),
                 image_scan_on_push=True,
+                empty_on_delete=not config.retain,
                 encryption=ecr.RepositoryEncryption.KMS,
                 encryption_key=key,
                 image_tag_mutability=ecr.TagMutability.IMMUTABLE_WITH_EXCLUSION,
@@ -52,6 +53,7 @@ class ImagesStack(Stack):
             )
             for image in IMAGES
         ]
+        self.projects = [image_project_name(env_name, image) for image in IMAGES]
         build = ImageBuild(
             self,
             "TrainerBuild",

@@ -22,6 +22,8 @@ class ControlEnv(BaseModel):
     """Heartbeat of a launch's task token: at least five watchdog periods."""
     continue_after_turns: int = Field(default=60, gt=0)
     """Launches and inspections of one execution before the run goes on as a new one."""
+    critical_findings: Literal["warn", "refuse"] = "warn"
+    """Of an image's scan: told, or the run does not start."""
     runbook_url: str = "docs/runbook.md"
     prices_usd: dict[str, float] = Field(default_factory=dict)
     """On-demand USD per instance-hour by type, from config; a missing one is said, not guessed."""

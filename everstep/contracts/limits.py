@@ -9,6 +9,11 @@ from everstep.contracts.problems import Problem
 
 TAG = re.compile(r"[\w\s.:/=+\-@]*")
 VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+IMAGE = re.compile(
+    r"(?=.{1,200}$)([\w.-]+(:\d+)?/)?[a-z0-9._/-]+(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+"""A host with its port, a path, a tag and a digest, all but the path optional."""
 MAX_ENVIRONMENT = 90
 """SageMaker takes 100; the rest is Everstep's own."""
 
@@ -19,8 +24,13 @@ def limit_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
     trainer = sections.get("trainer")
     if trainer is not None:
         yield from _environment(trainer.environment)
-        yield from _command(trainer.command, trainer.image, trainer.launcher)
+        yield from _command(trainer.command, trainer.launcher)
+        yield from _image("trainer.image", trainer.image)
         yield from _long("trainer.hyperparameters", trainer.hyperparameters, 256, 2500)
+    finish = sections.get("finish")
+    if finish is not None:
+        yield from _image("finish.image", finish.image)
+        yield from _image("finish.inference_image", finish.inference_image)
 
 
 def _tags(tags: Mapping[str, str]) -> Iterator[Problem]:
@@ -69,7 +79,7 @@ def _environment(environment: Mapping[str, str]) -> Iterator[Problem]:
             )
 
 
-def _command(command: list[str], image: str, launcher: str) -> Iterator[Problem]:
+def _command(command: list[str], launcher: str) -> Iterator[Problem]:
     if not 1 <= len(command) <= 100 or any(len(part) > 256 for part in command):
         yield Problem(
             path="trainer.command",
@@ -84,9 +94,12 @@ def _command(command: list[str], image: str, launcher: str) -> Iterator[Problem]
             message="under launcher mpi the toolkit starts one program, without arguments",
             hint="give arguments as trainer.hyperparameters: they arrive as --name value",
         )
-    if not image or len(image) > 200 or image.split() != [image]:
+
+
+def _image(path: str, image: str | None) -> Iterator[Problem]:
+    if image is not None and not IMAGE.fullmatch(image):
         yield Problem(
-            path="trainer.image",
+            path=path,
             value=image,
             message="is not an image",
             hint="repository:tag in the account's registry, or a whole image URI",

@@ -42,6 +42,11 @@ def image_project_name(env: str, image: str) -> str:
     return f"everstep-{env}-{image}"
 
 
+def image_project_of(repository: str) -> str:
+    """The project that fills a repository: ``everstep-dev/trainer`` → ``everstep-dev-trainer``."""
+    return repository.replace("/", "-")
+
+
 def registry_path(env: str) -> str:
     """What stands before ``trainer`` in the registry: environments share no image."""
     return f"everstep-{env}"

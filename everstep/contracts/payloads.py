@@ -100,6 +100,8 @@ class Step(BaseModel):
     next: State | None = None
     after: State | None = None
     """For Backoff: where the wait leads. CheckQuota where an older payload does not say."""
+    image: str | None = None
+    """For WaitForRoom: the image that is waited for. None where quota or capacity is."""
     message: str | None = None
     """For RefuseSpec: the text that a person reads as the execution's cause."""
 

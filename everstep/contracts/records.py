@@ -92,6 +92,17 @@ class Adopted(BaseModel):
     job again at each launch."""
 
 
+class PinnedImage(BaseModel):
+    """What an image's name meant when the run first asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    uri: str
+    """``registry/repository@sha256:…``."""
+    critical_findings: int | None = None
+    """Of the registry's scan. None: there was none yet."""
+
+
 class Run(BaseModel):
     """One run. Times are epoch seconds."""
 
@@ -101,6 +112,9 @@ class Run(BaseModel):
     spec: RunSpec
     status: RunStatus = RunStatus.RUNNING
     created_epoch: float
+    images: dict[str, PinnedImage] | None = None
+    """By the name that the spec gives: the same for every job of the run, until a person redrives
+    it. None: not looked up yet."""
     redrive_count: int = 0
     """The execution's redrives that GiveUp has already acted on."""
     attempts_reset_at_launch: int = 0

@@ -16,10 +16,10 @@ from everstep.policy.file_system import (
     checkpoint_folder,
     keeps_checkpoints,
 )
+from everstep.policy.images import image_uri
 from everstep.policy.job_request import (
     WEIGHTS_CHANNEL,
     checkpoint_uri,
-    image_uri,
     output_uri,
     weights_channel,
 )
@@ -75,7 +75,7 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
         "TrainingJobName": export.job_name,
         "RoleArn": team.job_role_arn,
         "AlgorithmSpecification": {
-            "TrainingImage": image_uri(finish.image or spec.trainer.image, team),
+            "TrainingImage": image_uri(finish.image or spec.trainer.image, run),
             "TrainingInputMode": "File",
             "ContainerEntrypoint": finish.command,
             "ContainerArguments": [

@@ -7,7 +7,6 @@ from everstep.contracts.env import TrainerEnv
 from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES
-from everstep.contracts.payloads import Team
 from everstep.contracts.progress import metric_definitions
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import RunSpec, Target, Trainer
@@ -17,6 +16,7 @@ from everstep.policy.file_system import (
     data_source,
     keeps_checkpoints,
 )
+from everstep.policy.images import image_uri
 from everstep.policy.resources import limited_to, resource_config, service_switches
 
 DEADLINE_MARGIN_SECONDS = 600
@@ -74,7 +74,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         "TrainingJobName": launch.job_name,
         "RoleArn": team.job_role_arn,
         "AlgorithmSpecification": {
-            "TrainingImage": image_uri(spec.trainer.image, team),
+            "TrainingImage": image_uri(spec.trainer.image, run),
             "TrainingInputMode": "FastFile" if spec.data.mode == "fastfile" else "File",
             **entry_point(spec.trainer, target),
             "MetricDefinitions": metric_definitions(),
@@ -165,11 +165,6 @@ def toolkit(trainer: Trainer, target: Target) -> dict[str, str]:
             INSTANCE_TYPES[target.instance_type].processes
         ),
     }
-
-
-def image_uri(image: str, team: Team) -> str:
-    """``name:tag`` is looked up in the team's registry; a whole URI is taken as it is."""
-    return image if "/" in image else f"{team.image_repository}/{image}"
 
 
 def _channel(run: Run) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Any
 from everstep.contracts.exports import ExportManifest
 from everstep.contracts.records import Run
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
-from everstep.policy.job_request import checkpoint_uri, image_uri
+
+from everstep.policy.images import image_uri
+from everstep.policy.job_request import checkpoint_uri
 
 
 def description(run: Run, export: ExportManifest) -> str:
@@ -25,6 +27,7 @@ def model_package(
     if run.spec.finish.inference_image:
         container["Image"] = image_uri(run.spec.finish.inference_image, run.team)
     saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
+        container["Image"] = image_uri(run.spec.finish.inference_image, run)
     facts = {
         "everstep:run": run.run_id,
         "everstep:team": run.team.name,

@@ -6,12 +6,13 @@ from typing import NamedTuple
 from everstep.contracts.events import TERMINAL_JOB_STATUSES
 from everstep.contracts.failures import StopReason
 from everstep.contracts.instances import INSTANCE_TYPES
-from everstep.contracts.payloads import Step
+from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Outcome, Run, RunStatus
 from everstep.policy.watchdog import idles
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.look import known, look
 from lambdas.aws.metrics import Question
+from lambdas.aws.pinning import is_there
 from lambdas.aws.room import end_wait, wakes_to
 from lambdas.aws.services import Services
 
@@ -96,10 +97,15 @@ def look_at_waiting(run_id: str, item: str, services: Services) -> None:
         end_wait(run, services.store, now, RunStatus.STOPPED)
         return
     held = max(waiting.hold_seconds, run.spec.retry.backoff_seconds)
-    state = wakes_to(run, services) if now - waiting.since_epoch >= held else None
+    step = Step.model_validate(waiting.step)
+    if now - waiting.since_epoch < held:
+        return
+    if step.image is None:
+        state = wakes_to(run, services)
+    else:  # the quotas may have changed in the meantime: CheckQuota first
+        state = State.CHECK_QUOTA if is_there(step.image, run, services) else None
     if state is None:
         return
     # Token first: a pass that dies in between wakes the run twice, never not at all.
-    step = Step.model_validate(waiting.step)
-    services.machine.succeed(waiting.task_token, step.to(state, message=None))
+    services.machine.succeed(waiting.task_token, step.to(state, message=None, image=None))
     end_wait(run, services.store, now)

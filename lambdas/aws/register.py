@@ -61,6 +61,7 @@ def register(
         redrive_count=0,
         successor=None,
         budget_warned=None,
+        images=None,  # what a person has mended may be the image
         failure=None,
         waiting=None,
         waited_seconds=0.0,

@@ -23,6 +23,7 @@ from lambdas.aws.metrics import Metrics
 from lambdas.aws.models import Models
 from lambdas.aws.notify import Notifier
 from lambdas.aws.quotas import Quotas
+from lambdas.aws.registry import Registry
 from lambdas.aws.store import Store
 
 logger = Logger(service="everstep")
@@ -77,6 +78,10 @@ class Services:
         return Metrics(self.client("cloudwatch"))
 
     @cached_property
+    def registry(self) -> Registry:
+        return Registry(self.client("ecr"), self.client("codebuild"))
+
+    @cached_property
     def quotas(self) -> Quotas:
         return Quotas(self.client("service-quotas"), self.client("sagemaker"))
 
@@ -97,7 +102,7 @@ class Services:
     def ready(self) -> None:
         """Make all that a pass of the watchdog may need, before it is shared among threads."""
         _ = (self.store, self.machine, self.jobs, self.logs, self.metrics, self.quotas)
-        _ = (self.increases, self.notifier)
+        _ = (self.increases, self.notifier, self.registry)
 
 
 _services: Services | None = None

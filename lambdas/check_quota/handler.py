@@ -17,7 +17,11 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     left = seconds_left(run, services.clock())
     if verdict.room is Room.WAIT and left > 0:
         return step.to(
-            State.WAIT_FOR_ROOM, wait_seconds=left, hold_seconds=0, message=verdict.reason
+            State.WAIT_FOR_ROOM,
+            wait_seconds=left,
+            hold_seconds=0,
+            image=None,
+            message=verdict.reason,
         )
     waited = "" if verdict.room is Room.NEVER else "the wait's deadline has passed: "
     failure = Failure(

@@ -20,6 +20,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
             status=RunStatus.RUNNING,
             redrive_count=step.redrive_count,
             attempts_reset_at_launch=step.launch,
+            images=None,  # what a person has mended may be the image
             failure=None,
             waiting=None,
             waited_seconds=0.0,

@@ -9,6 +9,7 @@ from everstep.policy.file_system import subnet_of
 from everstep.policy.ladder import rung_of
 from everstep.policy.quota import Room, judge, needs_of
 from lambdas.aws.marks import newest_mark
+from lambdas.aws.pinning import blocked
 from lambdas.aws.purse import allowance
 from lambdas.aws.room import end_wait
 from lambdas.aws.services import Services, state_handler
@@ -16,6 +17,9 @@ from lambdas.aws.services import Services, state_handler
 
 def act(step: Step, services: Services) -> dict[str, Any]:
     run = services.store.run(step.run_id)
+    without_image = blocked(run, step, services)
+    if without_image is not None:
+        return without_image
     number = step.launch + 1
     former = services.store.find_launch(run.run_id, step.launch)
     wish = former.decision.target if former and former.decision else 0

@@ -389,6 +389,38 @@ class FakeQuotas:
         return {"RequestedQuota": next(r for r in self.requests if r["Id"] == RequestId)}
 
 
+class FakeCodeBuild:
+    """Builds of one project, as BatchGetBuilds shows them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.builds: list[dict[str, Any]] = []
+        self.missing = False
+        """The project is."""
+
+    def put(self, tag: str, status: str = "IN_PROGRESS") -> dict[str, Any]:
+        number = len(self.builds)
+        build = {
+            "id": f"everstep-trainer:{number}",
+            "startTime": datetime.fromtimestamp(self.clock() + number, UTC),
+            "buildStatus": status,
+            "logs": {"deepLink": f"https://logs/{number}"},
+            "environment": {"environmentVariables": [{"name": "TAG", "value": tag}]},
+        }
+        self.builds.append(build)
+        return build
+
+    def list_builds_for_project(self, projectName: str, sortOrder: str) -> dict[str, Any]:
+        assert (projectName, sortOrder) == ("everstep-trainer", "DESCENDING")
+        if self.missing:
+            raise refuse("ResourceNotFoundException")
+        return {"ids": [build["id"] for build in reversed(self.builds)]}
+
+    def batch_get_builds(self, ids: list[str]) -> dict[str, Any]:
+        assert ids, "CodeBuild refuses an empty list"
+        return {"builds": [build for build in self.builds if build["id"] in ids]}
+
+
 class _Counted:
     """A client whose calls are counted; at the chosen one the process dies."""
 
@@ -418,6 +450,7 @@ class World:
         self.sagemaker, self.machine = FakeSageMaker(lambda: self.now), FakeMachine()
         self.quotas = FakeQuotas()
         self.metrics = FakeMetrics(lambda: self.now)
+        self.codebuild = FakeCodeBuild(lambda: self.now)
         self.draw = 0.5
         self.env = ControlEnv(
             table="runs",
@@ -453,6 +486,8 @@ class World:
         _client("s3").create_bucket(Bucket="bucket")
         _client("sns").create_topic(Name="topic")
         _client("logs").create_log_group(logGroupName=GROUP)
+        _client("ecr").create_repository(repositoryName="everstep/trainer")
+        self.push("stable")
         quotas._cache.clear()
 
     # --- what handlers are given
@@ -492,6 +527,7 @@ class World:
             "stepfunctions": self.machine,
             "service-quotas": self.quotas,
             "cloudwatch": self.metrics,
+            "codebuild": self.codebuild,
         }
         return Services(
             self.env,
@@ -621,6 +657,18 @@ class World:
     def put_object(self, uri: str, body: str) -> None:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         _client("s3").put_object(Bucket=bucket, Key=key, Body=body.encode())
+
+    def push(self, tag: str, content: str = "", repository: str = "everstep/trainer") -> str:
+        """The digest of a new image, which the tag points at from now on."""
+        manifest = json.dumps({"schemaVersion": 2, "config": content or tag})
+        made = _client("ecr").put_image(
+            repositoryName=repository,
+            imageManifest=manifest,
+            imageDigest=f"sha256:{hashlib.sha256(manifest.encode()).hexdigest()}",
+            imageManifestMediaType="application/vnd.oci.image.manifest.v1+json",
+            imageTag=tag,
+        )
+        return str(made["image"]["imageId"]["imageDigest"])
 
     def put_dataset(self, vocabulary: int = 1000) -> None:
         index = json.dumps({"vocab_size": vocabulary})
