@@ -7,7 +7,6 @@ from typing import Any
 from everstep.contracts.exports import ExportManifest
 from everstep.contracts.records import Run
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
-
 from everstep.policy.images import image_uri
 from everstep.policy.job_request import checkpoint_uri
 
@@ -25,9 +24,8 @@ def model_package(
     source = {"S3Uri": f"{uri}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
     container: dict[str, Any] = {"ModelDataSource": {"S3DataSource": source}}
     if run.spec.finish.inference_image:
-        container["Image"] = image_uri(run.spec.finish.inference_image, run.team)
-    saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
         container["Image"] = image_uri(run.spec.finish.inference_image, run)
+    saved = checkpoint_place(run) if keeps_checkpoints(run) else checkpoint_uri(run)
     facts = {
         "everstep:run": run.run_id,
         "everstep:team": run.team.name,
