@@ -55,6 +55,7 @@ class EverstepApp:
             env_name=env_name,
             config=config,
             key=self.storage.key,
+            records=self.storage.output,
             **common("images", "registries"),
         )
         self.control_plane = ControlPlaneStack(

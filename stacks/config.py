@@ -85,6 +85,10 @@ class Planned(_Section):
 class Images(_Section):
     """What training runs in: docs/images.md."""
 
+    base: Literal["cuda", "dlc"] = "cuda"
+    """What CodeBuild builds on: NVIDIA's CUDA image, or AWS's Deep Learning Container."""
+    torch: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = "2.13"
+    """Of the Deep Learning Container; the CUDA image's is in containers/versions.toml."""
     critical_findings: Literal["warn", "refuse"] = "warn"
     """Of the registry's scan, once its image is asked for: a line in the log, or no run."""
 

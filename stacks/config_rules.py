@@ -8,6 +8,7 @@ from typing import Any
 
 from everstep.contracts.failures import RULES_BYTES, rules_problem
 from everstep.contracts.problems import Problem
+from stacks.dlc import images_problems
 from stacks.file_system_rules import file_system_problems
 from stacks.planned_rules import planned_problems
 from stacks.regions import NO_BUDGETS, POWERTOOLS_ACCOUNTS, REGIONS, partition_of
@@ -333,4 +334,5 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _layer,
     _retention,
     _failure_rules,
+    images_problems,
 )

@@ -1,21 +1,26 @@
 """CodeBuild makes the trainer's image in the user's account: no Docker on the laptop that deploys.
 
-The source is an asset of this deploy, so the tag, its hash, names exactly what is in the image:
-the same source is never built twice, and a deploy starts no build by itself (containers/README.md).
+The source is an asset of this deploy, so the tag, a hash of it and of what it is built on, names
+exactly what is in the image: the same source is never built twice, and a deploy starts no build by
+itself (containers/README.md). The steps: ``stacks.build_spec``.
 """
 
+import hashlib
 from typing import Any
 
-from aws_cdk import Fn, IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Fn, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from stacks.build_spec import BUILD_SPEC, PULL, PUSH, SBOM_FOLDER
 from stacks.config import ROOT
+from stacks.dlc import Base
 
 NOT_IN_IMAGE = [
     "/*",
@@ -24,6 +29,10 @@ NOT_IN_IMAGE = [
     "/everstep/*",
     "!/everstep/__init__.py",
     "!/everstep/contracts",
+    "!/everstep/policy",
+    "/everstep/policy/*",
+    "!/everstep/policy/__init__.py",
+    "!/everstep/policy/checkpoint_interval.py",
     "!/trainer",
     "__pycache__",
     "*.pyc",
@@ -31,43 +40,6 @@ NOT_IN_IMAGE = [
 ]
 TAG_LENGTH = 16
 MINUTES = 120
-BUILD_SPEC = {
-    "version": "0.2",
-    "phases": {
-        "pre_build": {
-            "commands": [
-                "aws ecr get-login-password | docker login --username AWS --password-stdin "
-                '"${REPOSITORY%%/*}"',
-            ]
-        },
-        "build": {
-            "commands": [
-                # Tags are immutable: what was built from this source is there, and is this.
-                'if aws ecr describe-images --repository-name "${REPOSITORY#*/}" '
-                '--image-ids "imageTag=${TAG}" > /dev/null 2>&1; then '
-                'echo "${TAG} is built already"; else '
-                'docker build --file containers/trainer.Dockerfile --tag "${REPOSITORY}:${TAG}" . '
-                '&& docker push "${REPOSITORY}:${TAG}"; fi',
-            ]
-        },
-        "post_build": {
-            "commands": [
-                'aws ecr describe-images --repository-name "${REPOSITORY#*/}" --image-ids '
-                '"imageTag=${TAG}" --query "imageDetails[0].imageDigest" --output text',
-            ]
-        },
-    },
-}
-PUSH = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:CompleteLayerUpload",
-    "ecr:DescribeImages",
-    "ecr:GetDownloadUrlForLayer",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
 
 
 class ImageBuild(Construct):
@@ -80,10 +52,14 @@ class ImageBuild(Construct):
         *,
         project_name: str,
         repository: ecr.IRepository,
+        base: Base | None,
+        records: s3.IBucket,
         key: kms.IKey,
         retention: logs.RetentionDays,
         removal: RemovalPolicy,
     ) -> None:
+        """``base``: the Deep Learning Container to extend; None for the CUDA image, whose base is
+        in its Dockerfile. ``records``: where the bill of materials goes."""
         super().__init__(scope, name)
         source = assets.Asset(
             self,
@@ -92,7 +68,9 @@ class ImageBuild(Construct):
             exclude=NOT_IN_IMAGE,
             ignore_mode=IgnoreMode.GIT,
         )
-        self.tag = source.asset_hash[:TAG_LENGTH]
+        base_uri = base.uri if base else ""
+        made_of = f"{source.asset_hash} {base_uri}"
+        self.tag = hashlib.sha256(made_of.encode()).hexdigest()[:TAG_LENGTH]
         group = logs.LogGroup(
             self,
             "Logs",
@@ -110,13 +88,18 @@ class ImageBuild(Construct):
             description=f"Builds images of {project_name}",
         )
         object_arn = source.bucket.arn_for_objects(source.s3_object_key)
-        for sid, actions, resource in (
+        sboms = records.arn_for_objects(f"{SBOM_FOLDER}/{self.tag}.cdx.json")
+        grants: list[tuple[str, tuple[str, ...], str]] = [
             ("Source", ("s3:GetObject", "s3:GetObjectVersion"), object_arn),
             ("Push", PUSH, repository.repository_arn),
+            ("Sbom", ("s3:PutObject",), sboms),
             ("RegistryLogin", ("ecr:GetAuthorizationToken",), "*"),
             ("Key", ("kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"), key.key_arn),
             ("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), group.log_group_arn),
-        ):
+        ]
+        if base:
+            grants.append(("PullBase", PULL, self._base_arn(base)))
+        for sid, actions, resource in grants:
             self.role.add_to_policy(
                 iam.PolicyStatement(sid=sid, actions=list(actions), resources=[resource])
             )
@@ -144,6 +127,13 @@ class ImageBuild(Construct):
                 environment_variables=[
                     _variable("REPOSITORY", repository.repository_uri),
                     _variable("TAG", self.tag),
+                    _variable(
+                        "DOCKERFILE", f"containers/{'dlc' if base else 'trainer'}.Dockerfile"
+                    ),
+                    _variable("BASE_IMAGE", base_uri),
+                    _variable(
+                        "SBOM", f"s3://{records.bucket_name}/{SBOM_FOLDER}/{self.tag}.cdx.json"
+                    ),
                 ],
             ),
             logs_config=project.LogsConfigProperty(
@@ -151,6 +141,15 @@ class ImageBuild(Construct):
                     status="ENABLED", group_name=group.log_group_name
                 )
             ),
+        )
+
+    def _base_arn(self, base: Base) -> str:
+        return Stack.of(self).format_arn(
+            service="ecr",
+            account=base.account,
+            resource="repository",
+            resource_name=base.repository,
+            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
         )
 
 

@@ -3,10 +3,12 @@
 from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from everstep.contracts.names import image_project_name, registry_path, repository_name
 from stacks.config import Config
+from stacks.dlc import base_image
 from stacks.image_build import ImageBuild
 from stacks.network import logs_retention
 
@@ -25,6 +27,7 @@ class ImagesStack(Stack):
         env_name: str,
         config: Config,
         key: kms.IKey,
+        records: s3.IBucket,
         **kwargs: object,
     ) -> None:
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
@@ -59,6 +62,10 @@ class ImagesStack(Stack):
             "TrainerBuild",
             project_name=image_project_name(env_name, "trainer"),
             repository=self.repositories[IMAGES.index("trainer")],
+            base=base_image(config.region, config.images.torch)
+            if config.images.base == "dlc"
+            else None,
+            records=records,
             key=key,
             retention=logs_retention(config.log_retention_days),
             removal=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
