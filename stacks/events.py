@@ -1,6 +1,6 @@
 """What starts a handler that is no state: queued events, and the clocks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -12,6 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from everstep.contracts.events import (
+    ENDED_EXECUTION_STATUSES,
     EXECUTION_EVENT,
     JOB_EVENT,
     TERMINAL_JOB_STATUSES,
@@ -22,6 +23,7 @@ RECEIVES = 5
 """Deliveries before an event goes to the dead-letter queue. The watchdog finds what is lost."""
 VISIBILITY = Duration.minutes(3)
 """Six times the handler's time-out, as Lambda asks."""
+SLOW_VISIBILITY = Duration.minutes(30)
 
 JOB_ENDED = events.EventPattern(
     source=["aws.sagemaker"],
@@ -30,15 +32,22 @@ JOB_ENDED = events.EventPattern(
 )
 
 
-def execution_ended(machine_arns: Sequence[str]) -> events.EventPattern:
+def execution_ended(
+    machine_arns: Sequence[str], statuses: Iterable[str] = UNHAPPY_EXECUTION_STATUSES
+) -> events.EventPattern:
     return events.EventPattern(
         source=["aws.states"],
         detail_type=[EXECUTION_EVENT],
         detail={
-            "status": sorted(UNHAPPY_EXECUTION_STATUSES),
+            "status": sorted(statuses),
             "stateMachineArn": list(machine_arns),
         },
     )
+
+
+def run_over(machine_arns: Sequence[str]) -> events.EventPattern:
+    """However it ended."""
+    return execution_ended(machine_arns, ENDED_EXECUTION_STATUSES)
 
 
 class QueuedEvents(Construct):
@@ -52,13 +61,15 @@ class QueuedEvents(Construct):
         pattern: events.EventPattern,
         alias: lambda_.IAlias,
         key: kms.IKey,
+        slow: bool = False,
     ) -> None:
+        """``slow``: the handler takes minutes, and so one event at a time."""
         super().__init__(scope, name)
         self.dead = self._queue("DeadLetters", key, retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
             key,
-            visibility_timeout=VISIBILITY,
+            visibility_timeout=SLOW_VISIBILITY if slow else VISIBILITY,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=RECEIVES),
         )
         events.Rule(
@@ -68,7 +79,9 @@ class QueuedEvents(Construct):
             targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead)],
         )
         alias.add_event_source(
-            sources.SqsEventSource(self.queue, batch_size=10, report_batch_item_failures=True)
+            sources.SqsEventSource(
+                self.queue, batch_size=1 if slow else 10, report_batch_item_failures=True
+            )
         )
 
     def _queue(self, name: str, key: kms.IKey, **more: object) -> sqs.Queue:

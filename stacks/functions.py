@@ -13,7 +13,13 @@ from everstep.contracts.names import HANDLER_ALIAS, construct_id, function_name
 from stacks.config import ROOT, Config
 from stacks.network import logs_retention
 
-BUNDLED = ("/everstep/__init__.py", "/everstep/contracts", "/everstep/policy", "/lambdas")
+BUNDLED = (
+    "/everstep/__init__.py",
+    "/everstep/contracts",
+    "/everstep/policy",
+    "/everstep/report",
+    "/lambdas",
+)
 NOT_BUNDLED = [
     "/*",
     "!/everstep",
@@ -27,9 +33,15 @@ NOT_BUNDLED = [
 ]
 """As in a .gitignore. Everything is left out but what handlers import."""
 
-TIMEOUTS = {name: Duration.seconds(60) for name in ("watchdog", "quota_report")}
+TIMEOUTS = {
+    "watchdog": Duration.seconds(60),
+    "quota_report": Duration.seconds(60),
+    "write_report": Duration.minutes(5),
+}
+"""A report reads every step line of a run: a million of them in a month."""
 TIMEOUT = Duration.seconds(30)
 MEMORY_MIB = 512
+MEMORIES_MIB = {"write_report": 1024}
 ALIAS = HANDLER_ALIAS
 
 
@@ -86,7 +98,7 @@ class HandlerFunction(Construct):
             environment=dict(environment),
             environment_encryption=key,
             timeout=TIMEOUTS.get(handler, TIMEOUT),
-            memory_size=MEMORY_MIB,
+            memory_size=MEMORIES_MIB.get(handler, MEMORY_MIB),
             tracing=lambda_.Tracing.ACTIVE,
         )
         self.alias = lambda_.Alias(

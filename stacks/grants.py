@@ -57,6 +57,7 @@ PROGRESS = _use("job_logs", "logs", "FilterLogEvents")
 TAIL = _use("job_logs", "logs", "DescribeLogStreams", "GetLogEvents")
 MODELS = _use("models", "sagemaker", "CreateModelPackage", "ListModelPackages")
 TELL = _use("topic", "sns", "Publish")
+WRITE_REPORT = _use("output_objects", "s3", "PutObject")
 
 
 def _read(bucket: str) -> tuple[Use, Use]:
@@ -129,6 +130,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         TELL,
     ),
     "quota_report": (READ, QUERY_ACTIVE, QUOTAS, SEARCH, TELL),
+    "write_report": (READ, QUERY, PROGRESS, WRITE_REPORT),
 }
 
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey")
@@ -151,7 +153,8 @@ def statements(handler: str, things: Things) -> Iterable[iam.PolicyStatement]:
     if CONTROL_KEY_THINGS & actions.keys():
         actions["control_key"] = list(KEY_ACTIONS)
     if DATA_KEY_THINGS & actions.keys():
-        actions["data_key"] = ["kms:Decrypt"]
+        writes = "s3:PutObject" in actions.get("output_objects", ())
+        actions["data_key"] = ["kms:GenerateDataKey" if writes else "kms:Decrypt"]
     for thing, allowed in actions.items():
         if not things.arns[thing]:
             continue  # config names none

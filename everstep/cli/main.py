@@ -15,6 +15,7 @@ from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, CliError
 from everstep.cli.logs import logs
 from everstep.cli.output import say
 from everstep.cli.plan import plan
+from everstep.cli.report import report
 from everstep.cli.retry import retry
 from everstep.cli.run import run
 from everstep.cli.runs import list_runs, status, stop
@@ -34,6 +35,7 @@ app.command("list")(list_runs)
 app.command()(status)
 app.command()(watch)
 app.command()(logs)
+app.command()(report)
 app.command()(stop)
 app.command()(retry)
 app.command()(resume)

@@ -11,6 +11,7 @@ EXECUTION_EVENT = "Step Functions Execution Status Change"
 
 TERMINAL_JOB_STATUSES = frozenset({"Completed", "Failed", "Stopped"})
 UNHAPPY_EXECUTION_STATUSES = frozenset({"ABORTED", "FAILED", "TIMED_OUT"})
+ENDED_EXECUTION_STATUSES = UNHAPPY_EXECUTION_STATUSES | {"SUCCEEDED"}
 
 TAG_EXECUTION = "everstep:execution"
 TAG_RUN = "everstep:run"
@@ -43,6 +44,11 @@ class ExecutionDetail(_Event):
     execution_arn: str = Field(alias="executionArn")
     name: str
     status: str
+    stop_ms: int | None = Field(default=None, alias="stopDate")
+
+    @property
+    def stopped_epoch(self) -> float | None:
+        return None if self.stop_ms is None else self.stop_ms / 1000
 
 
 class ExecutionEvent(_Event):

@@ -38,7 +38,13 @@ class State(StrEnum):
 
 
 HANDLER_STATES = tuple(list(State)[: list(State).index(State.NEXT)])
-RULE_HANDLERS = ("on_job_event", "on_execution_event", "watchdog", "quota_report")
+RULE_HANDLERS = (
+    "on_job_event",
+    "on_execution_event",
+    "watchdog",
+    "quota_report",
+    "write_report",
+)
 
 
 class Team(BaseModel):

@@ -59,11 +59,11 @@ def notice(
     parts: list[list[str]] = [
         [f"Run {run.run_id} (team {run.team.name}): {text}"],
         _cause(failure),
-        [f"What to do: {_advice(run, kind, failure)}", f"Runbook: {page}"],
+        [f"What to do: {advice(run, kind, failure)}", f"Runbook: {page}"],
         _results(run, launches),
         ["History:", *history(launches)] if launches else [],
         [f"Spent: {spend}."] if launches else [],
-        _links(run, last),
+        [f"{name}: {url}" for name, url in links(run, last)],
         [
             json.dumps(
                 {
@@ -123,7 +123,8 @@ def _cause(failure: Failure | None) -> list[str]:
     return [f"Cause: {failure.failure_class}: {failure.cause[:CAUSE_LENGTH]}{place}"]
 
 
-def _advice(run: Run, kind: Kind, failure: Failure | None) -> str:
+def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
+    """What a person should do, in a sentence."""
     if kind == "retry":
         return "nothing, the run goes on by itself."
     if kind == "wait":
@@ -157,13 +158,17 @@ def _results(run: Run, launches: Sequence[Launch]) -> list[str]:
     return lines
 
 
-def _links(run: Run, last: Launch | None) -> list[str]:
+def links(run: Run, last: Launch | None) -> list[tuple[str, str]]:
     """To the console; region and partition are the execution's."""
     _, partition, _, region, *_ = f"{run.execution_arn}::::".split(":")
     host = _CONSOLES.get(partition, "console.aws.amazon.com")
     base = f"https://{region}.{host}"
-    arn = run.execution_arn
-    lines = [f"Execution: {base}/states/home?region={region}#/v2/executions/details/{arn}"]
+    found = [
+        (
+            "Execution",
+            f"{base}/states/home?region={region}#/v2/executions/details/{run.execution_arn}",
+        )
+    ]
     if last is not None:
-        lines.append(f"Job: {base}/sagemaker/home?region={region}#/jobs/{last.job_name}")
-    return lines
+        found.append(("Job", f"{base}/sagemaker/home?region={region}#/jobs/{last.job_name}"))
+    return found

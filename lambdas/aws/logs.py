@@ -36,6 +36,22 @@ class JobLogs:
         lines = (Line(e["timestamp"] / 1000, e["message"]) for e in events)
         yield from sorted(lines, key=lambda line: line.time_epoch)
 
+    def told(self, job: str, since_epoch: float) -> Iterator[tuple[float, str]]:
+        """(epoch seconds, text) of progress lines, in no order. A page at a time is held: a run of
+        months has a million of them."""
+        try:
+            pages = self._client.get_paginator("filter_log_events").paginate(
+                logGroupName=GROUP,
+                logStreamNamePrefix=f"{job}/",
+                filterPattern=PROGRESS_PATTERN,
+                startTime=int(since_epoch * 1000),
+            )
+            for page in pages:
+                yield from ((e["timestamp"] / 1000, e["message"]) for e in page["events"])
+        except ClientError as error:
+            if not _is_missing(error):
+                raise
+
     def any_line(self, job: str, since_epoch: float) -> bool:
         """Whether any host said anything at all. A group that is not there is no answer: True."""
         try:

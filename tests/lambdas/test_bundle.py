@@ -20,7 +20,13 @@ from tests.lambdas.world import World
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = [*map(handler_folder, HANDLER_STATES), *RULE_HANDLERS]
-BUNDLE = ["everstep/__init__.py", "everstep/contracts", "everstep/policy", "lambdas"]
+BUNDLE = [
+    "everstep/__init__.py",
+    "everstep/contracts",
+    "everstep/policy",
+    "everstep/report",
+    "lambdas",
+]
 LAYER = [
     "boto3",
     "botocore",

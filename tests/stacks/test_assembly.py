@@ -158,9 +158,11 @@ def test_the_image_is_built_from_what_its_dockerfile_copies(prod: Synthesised) -
 def test_bundle_holds_what_handlers_import_and_nothing_else(bundle: Path, tmp_path: Path) -> None:
     files = [path for path in bundle.rglob("*") if path.is_file()]
     names = {str(path.relative_to(bundle)) for path in files}
-    allowed = ("everstep/contracts/", "everstep/policy/", "lambdas/")
+    allowed = ("everstep/contracts/", "everstep/policy/", "everstep/report/", "lambdas/")
     assert all(name.startswith(allowed) or name == "everstep/__init__.py" for name in names)
-    assert all(name.endswith((".py", "py.typed")) for name in names), names
+    assets = {name for name in names if name.startswith("everstep/report/assets/")}
+    assert all(name.endswith((".py", "py.typed")) for name in names - assets), names
+    assert len(assets) == 5
     assert not [name for name in names if "test" in name.split("/")[-1].split("_")]
     assert {f"lambdas/{handler}/handler.py" for handler in HANDLERS} <= names
     archive = tmp_path / "bundle.zip"

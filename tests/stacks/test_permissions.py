@@ -90,7 +90,7 @@ def test_a_handler_may_do_what_its_row_says(prod: Synthesised, handler: str) -> 
     from_queue = {action for action in allowed if action.startswith("sqs:")}
     keys = {action for action in allowed if action.startswith("kms:")}
     assert allowed == wanted | own | from_queue | keys
-    assert bool(from_queue) == (handler in ("on_job_event", "on_execution_event"))
+    assert bool(from_queue) == (handler in ("on_job_event", "on_execution_event", "write_report"))
     assert keys <= {"kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"}
 
 

@@ -1,0 +1,88 @@
+"""``everstep report``: one HTML file that tells a run, as the control plane writes at its end."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from botocore.exceptions import ClientError
+
+from everstep.cli.cloud import Cloud, default_env
+from everstep.cli.errors import fail
+from everstep.cli.output import say
+from everstep.cli.prices import prices
+from everstep.contracts.run_id import problem_of_run_id, run_id_of
+from everstep.report.build import ENDED
+from everstep.report.build import report as figures_of
+from everstep.report.figures import Report
+from everstep.report.page import page
+from everstep.report.steps import step_lines
+
+
+def report(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write, '-' for standard output; RUN.html if absent."),
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Environment of config/ (EVERSTEP_ENV).")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The figures alone, as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Write a run's report: one HTML file that needs no network. Also of a run that goes on."""
+    if problems := problem_of_run_id(run_id):
+        fail(f"{run_id!r} {problems[0].message}", problems[0].hint)
+    if as_json and out is not None:
+        fail("both --json and --out were given", "leave --out: JSON goes to standard output")
+    run_id = run_id_of(run_id)
+    found = gathered(Cloud(env or default_env()), run_id)
+    if as_json:
+        print(json.dumps(found.model_dump(mode="json"), indent=2))
+        return
+    file, text = out or Path(f"{run_id}.html"), page(found)
+    if str(file) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{file} cannot be written: {error.strerror}", "name another file with --out")
+    say(found.headline)
+    print(file)
+
+
+def gathered(cloud: Cloud, run_id: str) -> Report:
+    """From the table and the logs, as the handler ``write_report`` does."""
+    run, launches = cloud.run(run_id), cloud.launches(run_id)
+    lines = {}
+    for x in launches:
+        say(f"reading the log of launch {x.launch} of {len(launches)}")
+        printed = cloud.log_lines(run_id, x.launch)
+        lines[x.launch] = step_lines((at, text) for at, _, text in printed)
+    return figures_of(
+        run,
+        launches,
+        cloud.exports(run_id),
+        lines,
+        now=time.time(),
+        ended=_ended(cloud, run.execution_arn) if run.status in ENDED else None,
+        prices_usd=prices(cloud.env),
+    )
+
+
+def _ended(cloud: Cloud, execution_arn: str) -> float | None:
+    """To the millisecond, as the event has it. Step Functions forgets an execution after 90 days;
+    its jobs' rows say nearly the same."""
+    try:
+        answer: dict[str, Any] = cloud.client("stepfunctions").describe_execution(
+            executionArn=execution_arn
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+            raise
+        return None
+    stopped = answer.get("stopDate")
+    return int(1000 * stopped.timestamp()) / 1000 if stopped is not None else None
