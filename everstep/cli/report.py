@@ -2,43 +2,42 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from botocore.exceptions import ClientError
 
-from everstep.cli.cloud import Cloud, default_env
+from everstep.cli.cloud import Cloud, error_code
 from everstep.cli.errors import fail
+from everstep.cli.options import Env, RunId, checked, cloud_of
 from everstep.cli.output import say
 from everstep.cli.prices import prices
-from everstep.contracts.run_id import problem_of_run_id, run_id_of
-from everstep.report.build import ENDED
 from everstep.report.build import report as figures_of
 from everstep.report.figures import Report
 from everstep.report.page import page
 from everstep.report.steps import step_lines
 
+PROGRESS = '"everstep"'
+"""Filter pattern of the lines that say how training goes."""
+
 
 def report(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_id: RunId,
     out: Annotated[
         Path | None,
         typer.Option(help="File to write, '-' for standard output; RUN.html if absent."),
     ] = None,
-    env: Annotated[str | None, typer.Option(help="Environment of config/ (EVERSTEP_ENV).")] = None,
+    env: Env = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The figures alone, as JSON on standard output.")
     ] = False,
 ) -> None:
     """Write a run's report: one HTML file that needs no network. Also of a run that goes on."""
-    if problems := problem_of_run_id(run_id):
-        fail(f"{run_id!r} {problems[0].message}", problems[0].hint)
+    run_id = checked(run_id)
     if as_json and out is not None:
         fail("both --json and --out were given", "leave --out: JSON goes to standard output")
-    run_id = run_id_of(run_id)
-    found = gathered(Cloud(env or default_env()), run_id)
+    found = gathered(cloud_of(env), run_id)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2))
         return
@@ -60,15 +59,15 @@ def gathered(cloud: Cloud, run_id: str) -> Report:
     lines = {}
     for x in launches:
         say(f"reading the log of launch {x.launch} of {len(launches)}")
-        printed = cloud.log_lines(run_id, x.launch)
-        lines[x.launch] = step_lines((at, text) for at, _, text in printed)
+        told = cloud.log_events(x.job_name, x.planned_epoch, PROGRESS)
+        lines[x.launch] = step_lines((event.time, event.text) for event in told)
     return figures_of(
         run,
         launches,
         cloud.exports(run_id),
         lines,
-        now=time.time(),
-        ended=_ended(cloud, run.execution_arn) if run.status in ENDED else None,
+        now=cloud.clock(),
+        ended=_ended(cloud, run.execution_arn) if run.ended else None,
         prices_usd=prices(cloud.env),
     )
 
@@ -81,7 +80,7 @@ def _ended(cloud: Cloud, execution_arn: str) -> float | None:
             executionArn=execution_arn
         )
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+        if error_code(error) != "ExecutionDoesNotExist":
             raise
         return None
     stopped = answer.get("stopDate")

@@ -6,7 +6,7 @@ from typing import Any
 from everstep import __version__
 from everstep.contracts.failures import Failure
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import cost, spend_of
+from everstep.policy.cost import cost_of, spend_of
 from everstep.policy.goodput import goodput
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.notice import advice, links
@@ -15,8 +15,6 @@ from everstep.policy.restarts import restart_time
 from everstep.report.figures import Attempt, Curve, Point, Report, Resume
 from everstep.report.steps import Lines, StepLine, lasting, thinned, times
 from everstep.report.waterfall import Part, spans
-
-ENDED = (RunStatus.DONE, RunStatus.GAVE_UP, RunStatus.STOPPED)
 
 
 def report(
@@ -77,7 +75,7 @@ def report(
 
 
 def _end(run: Run, jobs: Sequence[Launch], now: float, ended: float | None) -> float:
-    if run.status not in ENDED:
+    if not run.ended:
         return max(now, run.created_epoch)
     known = [x.outcome.ended_epoch for x in jobs if x.outcome and x.outcome.ended_epoch]
     known += [x.settled_epoch for x in jobs if x.settled_epoch]
@@ -160,7 +158,7 @@ def _attempt(
     return Attempt(
         launch=x.launch,
         job=x.job_name,
-        where=f"{x.nodes} × {x.instance_type}",
+        where=_where(x),
         purchase="on_demand" if x.export else target.purchase,
         resume_step=x.resume_step,
         last_step=last,
@@ -168,7 +166,7 @@ def _attempt(
         ended_epoch=x.outcome.ended_epoch if x.outcome else None,
         outcome=x.outcome.status if x.outcome else None,
         billable_seconds=billable,
-        spend=cost(x.instance_type, x.nodes, billable, prices),
+        spend=cost_of(x, billable, prices),
         failure=x.failure,
         decision=x.decision.kind if x.decision else None,
         reason=x.decision.reason if x.decision else None,
@@ -176,6 +174,12 @@ def _attempt(
         service_restarts=x.service_restarts,
         restart=restart_time(former, x) if former is not None and not x.export else None,
     )
+
+
+def _where(x: Launch) -> str:
+    """All groups of its hosts."""
+    groups = [(x.nodes, x.instance_type), *((g.count, g.instance_type) for g in x.groups)]
+    return ", ".join(f"{count} × {kind}" for count, kind in groups)
 
 
 def _curve(run: Run, launches: Sequence[Launch], lines: Lines) -> Curve:
@@ -227,7 +231,7 @@ def _curve(run: Run, launches: Sequence[Launch], lines: Lines) -> Curve:
 
 def _environment(run: Run, launches: Sequence[Launch]) -> dict[str, str]:
     _, partition, _, region, account, *_ = f"{run.execution_arn}::::::".split(":")
-    places = dict.fromkeys(f"{x.nodes} × {x.instance_type}" for x in launches)
+    places = dict.fromkeys(map(_where, launches))
     found = {
         "Everstep": __version__,
         "execution": run.execution_arn,

@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.batch import (
 from everstep.contracts.events import ENDED_EXECUTION_STATUSES, ExecutionEvent
 from everstep.contracts.records import Run, RunStatus
 from everstep.contracts.run_id import run_id_of
-from everstep.report.build import ENDED, report
+from everstep.report.build import report
 from everstep.report.page import page
 from everstep.report.place import report_uri
 from everstep.report.steps import step_lines
@@ -60,7 +60,7 @@ def act(event: ExecutionEvent, services: Services) -> str | None:
 
 def _ended(run: Run, status: str) -> Run:
     """on_execution_event writes this down too, perhaps a moment later."""
-    if run.status in ENDED:
+    if run.ended:
         return run
     ending = RunStatus.STOPPED if status == "ABORTED" else RunStatus.GAVE_UP
     return run.model_copy(update={"status": ending, "note": f"execution {status}"})
