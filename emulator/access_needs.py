@@ -118,6 +118,9 @@ def _sagemaker(operation: str, params: Params) -> Iterator[Need]:
         resource = arn("sagemaker", f"model-package-group/{params['ModelPackageGroupName']}")
     elif "ResourceArn" in params:
         resource = params["ResourceArn"]
+    elif "TrainingPlanName" in params:
+        plan = str(params["TrainingPlanName"])
+        resource = plan if plan.startswith("arn:") else arn("sagemaker", f"training-plan/{plan}")
     elif not operation.startswith(("List", "Search")):
         resource = None
     yield Need(f"sagemaker:{operation}", resource, context)
@@ -127,6 +130,11 @@ def _sagemaker(operation: str, params: Params) -> Iterator[Need]:
         # The number of the new version is not known yet.
         version = arn("sagemaker", f"model-package/{params['ModelPackageGroupName']}/1")
         yield Need("sagemaker:CreateModelPackage", version, context)
+    plan = params.get("ResourceConfig", {}).get("TrainingPlanArn")
+    if plan:
+        yield Need(f"sagemaker:{operation}", plan)
+        reserved = arn("sagemaker", f"reserved-capacity/{plan.rpartition('/')[2]}-1")
+        yield Need(f"sagemaker:{operation}", reserved)
     role = params.get(_ROLES.get(operation, ""))
     if role:
         passed = {"iam:PassedToService": "sagemaker.amazonaws.com"}

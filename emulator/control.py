@@ -92,6 +92,17 @@ class Control:
         """Answer a quota's open increase request: ``APPROVED``, ``DENIED``, ``CASE_OPENED`` …"""
         self._post("quota_answer", name=name, status=status)
 
+    def training_plan(
+        self, name: str, kind: str, count: int, start: float, end: float, zone: str
+    ) -> str:
+        """A training plan of one block, from ``start`` to ``end`` seconds from now; its ARN."""
+        return str(
+            self._post(
+                "training_plan",
+                name=name, kind=kind, count=count, start=start, end=end, zone=zone,
+            )["arn"]
+        )  # fmt: skip
+
     def s3_slowdown(self, count: int, who: str = "hosts", match: str = "") -> None:
         """503 SlowDown for the next S3 requests of training hosts, or of ``any``."""
         self._post("s3_slowdown", count=count, who=who, match=match)

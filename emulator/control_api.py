@@ -44,6 +44,9 @@ class ControlApi:
             ("POST", "settings"): self._settings,
             ("POST", "quota"): self._quota,
             ("POST", "quota_answer"): self._quota_answer,
+            ("POST", "training_plan"): lambda body: {
+                "arn": self._emulator.training.plans.put(**body)
+            },
             ("POST", "s3_slowdown"): self._s3_slowdown,
             ("POST", "stall_file_systems"): self._stall,
             ("POST", "corrupt_object"): self._corrupt,

@@ -7,7 +7,7 @@ from typing import Any
 from emulator.front import Front
 from emulator.names import AwsError, arn
 from emulator.world import epoch
-from everstep.contracts.instances import INSTANCE_TYPES
+from everstep.contracts.instances import INSTANCE_TYPES, RESERVABLE
 
 LONGEST_RUN = "Longest run time for a training job"
 MOST_PER_JOB = "Maximum number of instances per training job"
@@ -15,9 +15,15 @@ ACROSS = "Number of instances across all training jobs"
 ACROSS_SPOT = "Number of instances across all spot training jobs"
 KINDS = ("training job", "spot training job", "training warm pool")
 
+_RESERVED_DEFAULT = 64.0
 _CPU_DEFAULT = 512.0
 _ACROSS_DEFAULT = 1000.0
 _CASE = "Service code is not supported"
+
+
+def reserved(kind: str) -> str:
+    """The quota of what training plans may hold."""
+    return f"Number of {kind} instances in reserved capacity across training plans per Region"
 
 
 class Quotas:
@@ -34,6 +40,8 @@ class Quotas:
         for name, kind in INSTANCE_TYPES.items():
             for use in KINDS:
                 self._defaults[f"{name} for {use} usage"] = 0.0 if kind.gpus else _CPU_DEFAULT
+            if name in RESERVABLE:
+                self._defaults[reserved(name)] = _RESERVED_DEFAULT
         self._applied: dict[str, float] = {}
         self._requests: list[dict[str, Any]] = []
 

@@ -11,7 +11,17 @@ from everstep.contracts import names
 from stacks.config import Config
 from stacks.control_plane import ControlPlaneStack
 from stacks.job_role import JOB_LOGS
-from stacks.personas import ADMINISTER, LOOK, PREPARE, RESEARCH, SESSION_TEAM, TAG, Grant, actions
+from stacks.personas import (
+    ADMINISTER,
+    LOOK,
+    PREPARE,
+    RESEARCH,
+    SESSION_TEAM,
+    SHELL,
+    TAG,
+    Grant,
+    actions,
+)
 
 SESSION = Duration.hours(8)
 PROCESSING_LOGS = "/aws/sagemaker/ProcessingJobs"
@@ -35,8 +45,10 @@ class AccessStack(Stack):
         self.env_name, self.config = env_name, config
         self._control_plane = control_plane
         self._teams = [team.name for team in config.teams]
-        people = self._boundary("PeopleBoundary", "people", *PEOPLE.values())
-        for persona, table in PEOPLE.items():
+        shell = SHELL if any(team.remote_debug for team in config.teams) else ()
+        tables = {**PEOPLE, "researcher": (*RESEARCH, *shell)}
+        people = self._boundary("PeopleBoundary", "people", *tables.values())
+        for persona, table in tables.items():
             role = iam.Role(
                 self,
                 persona.capitalize(),
@@ -142,6 +154,7 @@ class AccessStack(Stack):
             "own_machine": [arn("states", "stateMachine", own)],
             "own_executions": [arn("states", "execution", f"{own}:*")],
             "jobs": [slashed("sagemaker", "training-job", "*")],
+            "sessions": [slashed("ssm", "session", "*")],
             "job_logs": [job_logs, f"{job_logs}:*"],
             "handler_logs": [arn("logs", "log-group", f"/aws/lambda/everstep-{env}-*")],
             "alarms": [arn("cloudwatch", "alarm", "*")],

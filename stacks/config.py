@@ -118,6 +118,9 @@ class TeamConfig(_Section):
         Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
     ] = Field(default_factory=list, max_length=20)
     """Roles whose failed jobs, made elsewhere and tagged, the team's machine takes over."""
+    remote_debug: bool = False
+    """Runs may ask for a way in (``service.remote_debug``), and the team's researchers may use it:
+    docs/capacity.md."""
 
 
 class Watchdog(_Section):

@@ -49,6 +49,7 @@ class ControlPlaneStack(Stack):
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         self.env_name, self.config = env_name, config
         self.network, self.storage, self.images = network, storage, images
+        self.remote_debug = {team.name: team.remote_debug for team in config.teams}
         self.adopted_roles = {team.name: team.adopt_job_roles for team in config.teams}
         self.team_names = [team.name for team in config.teams]
         self.key = ControlKey(
@@ -113,6 +114,7 @@ class ControlPlaneStack(Stack):
             subnets=self.network.training_subnets,
             security_group=self.network.training,
             lustre=self.storage.file_system is not None,
+            remote_debug=self.remote_debug[team],
         )
 
     def _machine(self, team: str) -> TeamMachine:
@@ -135,6 +137,7 @@ class ControlPlaneStack(Stack):
             file_system_checkpoints=file_system.checkpoints(team) if file_system else None,
             file_system_zone=self.config.file_system_zone if file_system else None,
             model_package_group=self._model_group(team),
+            remote_debug=self.remote_debug[team],
             adopt_job_roles=self.adopted_roles[team],
         )
         return TeamMachine(

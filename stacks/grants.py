@@ -42,6 +42,12 @@ TAGS = _use("jobs", "sagemaker", "ListTags")
 STOP = _use("jobs", "sagemaker", "StopTrainingJob")
 UPDATE = _use("jobs", "sagemaker", "UpdateTrainingJob")
 CREATE = _use("jobs", "sagemaker", "CreateTrainingJob", "AddTags", "ListTags")
+PLANNED = _use("plans", "sagemaker", "DescribeTrainingPlan")
+FROM_PLANS = (
+    _use("plans", "sagemaker", "CreateTrainingJob"),
+    _use("reserved", "sagemaker", "CreateTrainingJob"),
+)
+"""SageMaker asks for it on the plan and on its reserved capacity, beside the job."""
 PASS_JOB_ROLE = _use("job_roles", "iam", "PassRole")
 PASS_ADOPTED_ROLE = _use("adopted_roles", "iam", "PassRole")
 
@@ -86,6 +92,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         QUERY,
         QUOTAS,
         SEARCH,
+        PLANNED,
         IMAGES,
         BUILDS,
         *_read("checkpoint"),
@@ -93,6 +100,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "launch_attempt": (
         READ_WRITE,
         CREATE,
+        *FROM_PLANS,
         PASS_JOB_ROLE,
         PASS_ADOPTED_ROLE,
         DESCRIBE,

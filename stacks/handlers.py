@@ -132,7 +132,7 @@ class Handlers(Construct):
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
 
-        def model(kind: str, name: str) -> str:
+        def sagemaker(kind: str, name: str) -> str:
             return stack.format_arn(service="sagemaker", resource=kind, resource_name=name)
 
         group = arn("logs", "log-group", JOB_LOGS)
@@ -159,9 +159,11 @@ class Handlers(Construct):
             "machines": [self._machine_arn(name) for name in machines.values()],
             "executions": [arn("states", "execution", f"{name}:*") for name in machines.values()],
             "jobs": [jobs],
+            "plans": [sagemaker("training-plan", "*")],
+            "reserved": [sagemaker("reserved-capacity", "*")],
             "models": [
-                *(model("model-package-group", name) for name in groups),
-                *(model("model-package", f"{name}/*") for name in groups),
+                *(sagemaker("model-package-group", name) for name in groups),
+                *(sagemaker("model-package", f"{name}/*") for name in groups),
             ],
             "repositories": [r.repository_arn for r in images.repositories],
             "image_projects": [

@@ -12,6 +12,13 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 JOB_LOGS = "/aws/sagemaker/TrainingJobs"
+SESSION_CHANNELS = [
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+]
+"""Of the agent that SageMaker starts beside the container. They take no resource."""
 READ = ["s3:GetObject"]
 WRITE = [
     "s3:GetObject",
@@ -40,6 +47,7 @@ class JobRole(Construct):
         subnets: Sequence[ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
         lustre: bool,
+        remote_debug: bool,
     ) -> None:
         super().__init__(scope, name)
         stack = Stack.of(self)
@@ -85,6 +93,8 @@ class JobRole(Construct):
         self._network(stack, subnets, security_group)
         if lustre:
             self._allow("FindLustre", ["fsx:DescribeFileSystems"], ["*"])
+        if remote_debug:
+            self._allow("RemoteDebug", SESSION_CHANNELS, ["*"])
 
     def _logs_and_metrics(self, stack: Stack) -> None:
         group = stack.format_arn(service="logs", resource=f"log-group:{JOB_LOGS}")

@@ -8,6 +8,8 @@ key of what ``stacks.access`` knows the ARNs of.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from everstep.contracts.names import SHELL_MARK
+
 TAG = "team"
 SESSION_TEAM = "${aws:PrincipalTag/team}"
 OWN = {"StringEquals": {"aws:ResourceTag/everstep:team": SESSION_TEAM}}
@@ -86,6 +88,29 @@ RESEARCH = (
     ),
     Grant("DataKey", ("kms:Decrypt",), ("data_key",)),
 )
+
+SHELL = (
+    Grant(
+        "OwnHosts",
+        ("ssm:StartSession",),
+        ("any",),
+        {
+            "StringLike": {
+                "ssm:resourceTag/aws:ssmmessages:target-id": [
+                    f"sagemaker-training-job:{{team}}{SHELL_MARK}*"
+                ]
+            }
+        },
+    ),
+    Grant(
+        "OwnSessions",
+        ("ssm:ResumeSession", "ssm:TerminateSession"),
+        ("sessions",),
+        {"StringLike": {"ssm:resourceTag/aws:ssmmessages:session-id": ["${aws:userid}"]}},
+    ),
+)
+"""For researchers, where a team's config turns ``remote_debug`` on: containers of the own team's
+jobs. Session Manager knows a container by its job's name alone, which begins with the team's."""
 
 ADMINISTER = (
     *LOOK,

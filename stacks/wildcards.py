@@ -75,6 +75,27 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "ec2:DescribeSubnets",
         "ec2:DescribeVpcs",
     ),
+    _w(
+        r"\*",
+        "Session Manager's channels take no resource; a job role has them only where config turns "
+        "remote_debug on",
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
+        "ssmmessages:OpenDataChannel",
+    ),
+    _w(
+        r"\*",
+        "a training container is no resource of SSM; a condition keeps it to jobs named after the "
+        "session's team",
+        "ssm:StartSession",
+    ),
+    _w(
+        r"arn:.*:ssm:.*:session/\*",
+        "sessions are named by SSM; a condition keeps it to the caller's own",
+        "ssm:ResumeSession",
+        "ssm:TerminateSession",
+    ),
     _w(r"\*", "SageMaker looks the file system up by listing", "fsx:DescribeFileSystems"),
     _w(
         r"arn:.*:network-interface/\*",
@@ -93,6 +114,12 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "sagemaker:UpdateTrainingJob",
         "sagemaker:AddTags",
         "sagemaker:ListTags",
+    ),
+    _w(
+        r"arn:.*:(training-plan|reserved-capacity)/\*",
+        "plans are bought after the stack is deployed, under names that their buyers choose",
+        "sagemaker:CreateTrainingJob",
+        "sagemaker:DescribeTrainingPlan",
     ),
     _w(
         r"arn:.*:model-package/everstep-[a-z0-9]+-[a-z0-9-]+/\*",

@@ -9,6 +9,8 @@ from emulator.front import Front, NotOurs
 from emulator.names import AwsError
 from emulator.quotas import Quotas
 from emulator.training.job import Job
+from emulator.training.machines import machines
+from emulator.training.plans import Plans
 from emulator.training.record import Record
 from emulator.training.requests import check_quotas, taken_by_others, validate
 from emulator.training.search import list_jobs, search
@@ -29,6 +31,7 @@ class TrainingApi:
 
     def __init__(self, world: World, bus: Bus, quotas: Quotas) -> None:
         self.settings = Settings()
+        self.plans = Plans(quotas)
         self._world = world
         self._bus = bus
         self._quotas = quotas
@@ -50,10 +53,13 @@ class TrainingApi:
         }
         for name, operation in operations.items():
             front.add(f"SageMaker.{name}", operation)
+        self.plans.register(front)
 
     def create(self, request: dict[str, Any]) -> dict[str, Any]:
         """CreateTrainingJob."""
         validate(request)
+        if request["ResourceConfig"].get("TrainingPlanArn"):
+            self.plans.check(request)
         name = request["TrainingJobName"]
         with self._lock:
             if name in self._jobs:
@@ -122,10 +128,10 @@ class TrainingApi:
         for job in self._jobs.values():
             record = job.record
             pool = (record.warm_pool or {}).get("Status") == "Available"
-            if not record.terminal or pool:
-                used[record.request["ResourceConfig"]["InstanceType"], record.spot] += (
-                    record.instances
-                )
+            planned = record.request["ResourceConfig"].get("TrainingPlanArn")
+            if (not record.terminal or pool) and not planned:
+                for group in machines(record.request):
+                    used[group.instance_type, record.spot] += group.number
         return used
 
     def _pool_for(self, request: dict[str, Any]) -> Record | None:

@@ -18,6 +18,7 @@ from emulator.cloudwatch import put_metrics, write_log
 from emulator.front import HOST_KEY_PREFIX
 from emulator.names import REGION, arn
 from emulator.processes import base_environment
+from emulator.training.machines import Member
 from emulator.training.storage import NoSuchData, download
 from emulator.world import World
 from everstep.contracts.instances import INSTANCE_TYPES
@@ -34,9 +35,10 @@ class Host:
     """Started once a life of the job; a restart of the job makes new ones."""
 
     def __init__(
-        self, world: World, request: dict[str, Any], name: str, hosts: list[str], port: int
+        self, world: World, request: dict[str, Any], me: Member, cluster: list[Member], port: int
     ) -> None:
-        self.name = name
+        self.name = name = me.host
+        self._me, self._cluster = me, cluster
         self.job = request["TrainingJobName"]
         self.part = f"host:{self.job}/{name}"
         self.root = world.state / "jobs" / self.job / name
@@ -45,7 +47,7 @@ class Host:
         self.final: dict[str, float] = {}
         self._world = world
         self._request = request
-        self._hosts = hosts
+        self._hosts = [member.host for member in cluster]
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -61,7 +63,7 @@ class Host:
         (config / "resourceconfig.json").write_text(json.dumps(self._resource_config()))
         parameters = self._request.get("HyperParameters", {})
         (config / "hyperparameters.json").write_text(json.dumps(parameters))
-        channels = {c["ChannelName"]: c for c in self._request.get("InputDataConfig", [])}
+        channels = {c["ChannelName"]: c for c in self._channels()}
         mode = self._request["AlgorithmSpecification"]["TrainingInputMode"]
         described = {
             name: {
@@ -179,8 +181,8 @@ class Host:
     def _environment(self) -> dict[str, str]:
         key = HOST_KEY_PREFIX + hashlib.sha256(self.job.encode()).hexdigest()[:16].upper()
         self._world.faults.know_host(key, self.job)
-        kind = INSTANCE_TYPES.get(self._request["ResourceConfig"].get("InstanceType", ""))
-        channels = [c["ChannelName"] for c in self._request.get("InputDataConfig", [])]
+        kind = INSTANCE_TYPES.get(self._me.instance_type)
+        channels = [c["ChannelName"] for c in self._channels()]
         return {
             **base_environment(),
             "AWS_ENDPOINT_URL": self._world.endpoint,
@@ -211,16 +213,29 @@ class Host:
         }
 
     def _resource_config(self) -> dict[str, Any]:
-        kind = self._request["ResourceConfig"].get("InstanceType", "")
-        group = {"instance_group_name": "homogeneousCluster", "instance_type": kind}
+        groups: dict[str, dict[str, Any]] = {}
+        for host, group, kind in self._cluster:
+            row = {"instance_group_name": group, "instance_type": kind, "hosts": []}
+            groups.setdefault(group, row)["hosts"].append(host)
         return {
             "current_host": self.name,
-            "current_instance_type": kind,
-            "current_group_name": "homogeneousCluster",
+            "current_instance_type": self._me.instance_type,
+            "current_group_name": self._me.group,
             "hosts": self._hosts,
-            "instance_groups": [{**group, "hosts": self._hosts}],
+            "instance_groups": list(groups.values()),
             "network_interface_name": "lo",
         }
+
+    def _channels(self) -> list[dict[str, Any]]:
+        """Those that this host's group gets."""
+        return [
+            channel
+            for channel in self._request.get("InputDataConfig", [])
+            if self._me.group
+            in channel["DataSource"]
+            .get("S3DataSource", {})
+            .get("InstanceGroupNames", [self._me.group])
+        ]
 
     def _channel(self, folder: Path, channel: dict[str, Any]) -> None:
         source = channel["DataSource"]

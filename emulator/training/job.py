@@ -9,6 +9,7 @@ from typing import Any
 
 from emulator.names import AwsError
 from emulator.training.host import Host
+from emulator.training.machines import members
 from emulator.training.record import Record
 from emulator.training.settings import Settings
 from emulator.training.storage import NoSuchData, archive, upload_changes, upload_file
@@ -113,11 +114,9 @@ class Job:
         if self._stop:
             return self._stopped("Stopped")
         self.record.move("Downloading")
-        count = self.record.instances
-        names = [f"algo-{number}" for number in range(1, count + 1)]
-        port = _free_port()
-        request = self.record.request
-        self.hosts = [Host(self._world, request, name, names, port) for name in names]
+        port, request = _free_port(), self.record.request
+        cluster = members(request)
+        self.hosts = [Host(self._world, request, member, cluster, port) for member in cluster]
         for host in self.hosts:
             host.prepare()
         if self._stop:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from emulator.names import arn
+from emulator.training.machines import machines
 from emulator.world import epoch
 
 TERMINAL = ("Completed", "Failed", "Stopped")
@@ -100,7 +101,7 @@ class Record:
 
     @property
     def instances(self) -> int:
-        return int(self.request["ResourceConfig"].get("InstanceCount", 1))
+        return sum(group.number for group in machines(self.request))
 
     @property
     def spot(self) -> bool:

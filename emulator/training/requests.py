@@ -1,6 +1,7 @@
 """What CreateTrainingJob refuses, from botocore's model and AWS's documented rules."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import botocore.session
@@ -14,23 +15,24 @@ from emulator.quotas import (
     MOST_PER_JOB,
     Quotas,
 )
+from emulator.training.machines import machines
 from everstep.contracts.instances import INSTANCE_TYPES
 
-_SHAPE: Any = (
-    botocore.session.get_session()
-    .get_service_model("sagemaker")
-    .operation_model("CreateTrainingJob")
-    .input_shape
-)
+_MODEL: Any = botocore.session.get_session().get_service_model("sagemaker")
 
 
-def validate(request: dict[str, Any]) -> None:
-    """Raises ``ValidationException`` with every problem of the model, or the first rule broken."""
-    problems = list(_problems(_SHAPE, request, ""))
+def validate_model(operation: str, request: dict[str, Any]) -> None:
+    """Raises ``ValidationException`` with every problem of the model."""
+    problems = list(_problems(_MODEL.operation_model(operation).input_shape, request, ""))
     if problems:
         count = len(problems)
         noun = "error" if count == 1 else "errors"
         raise _invalid(f"{count} validation {noun} detected: " + "; ".join(problems))
+
+
+def validate(request: dict[str, Any]) -> None:
+    """Raises ``ValidationException`` with every problem of the model, or the first rule broken."""
+    validate_model("CreateTrainingJob", request)
     for rule in (_resources, _spot, _data, _isolation, _checkpoints):
         text = rule(request)
         if text:
@@ -41,9 +43,10 @@ def check_quotas(
     request: dict[str, Any], quotas: Quotas, used: dict[tuple[str, bool], int]
 ) -> None:
     """Raises ``ResourceLimitExceeded``. ``used``: instances in use by type and spot."""
-    resources = request["ResourceConfig"]
-    kind, count = resources["InstanceType"], int(resources.get("InstanceCount", 1))
+    resources, groups = request["ResourceConfig"], machines(request)
+    count = sum(group.number for group in groups)
     spot = bool(request.get("EnableManagedSpotTraining"))
+    planned = bool(resources.get("TrainingPlanArn"))
     runtime = int(request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400))
     longest = quotas.value(LONGEST_RUN)
     if longest is not None and runtime > longest:
@@ -51,12 +54,17 @@ def check_quotas(
     most = quotas.value(MOST_PER_JOB)
     if most is not None and count > most:
         raise _limit(MOST_PER_JOB, most, 0, count)
-    name = f"{kind} for {'spot ' if spot else ''}training job usage"
-    _require(quotas, name, used.get((kind, spot), 0), count)
-    total = sum(number for (_, is_spot), number in used.items() if is_spot == spot)
-    _require(quotas, ACROSS_SPOT if spot else ACROSS, total, count)
-    if int(resources.get("KeepAlivePeriodInSeconds", 0)):
-        _require(quotas, f"{kind} for training warm pool usage", 0, count)
+    asked: Counter[str] = Counter()
+    for group in groups:
+        asked[group.instance_type] += group.number
+    for kind, number in asked.items():
+        name = f"{kind} for {'spot ' if spot else ''}training job usage"
+        _require(quotas, name, 0 if planned else used.get((kind, spot), 0), number)
+        if int(resources.get("KeepAlivePeriodInSeconds", 0)):
+            _require(quotas, f"{kind} for training warm pool usage", 0, number)
+    if not planned:
+        total = sum(number for (_, is_spot), number in used.items() if is_spot == spot)
+        _require(quotas, ACROSS_SPOT if spot else ACROSS, total, count)
 
 
 def taken_by_others(request: dict[str, Any], quotas: Quotas) -> AwsError:
@@ -189,14 +197,17 @@ def _resources(request: dict[str, Any]) -> str | None:
     kind = resources.get("InstanceType")
     if not kind and not resources.get("InstanceGroups"):
         return "Either InstanceType or InstanceGroups is required in ResourceConfig."
-    known = INSTANCE_TYPES.get(str(kind))
-    if known and known.nvme and resources.get("VolumeKmsKeyId"):
-        return (
-            f"VolumeKmsKeyId is not supported for instance type {kind}: its storage is "
-            "encrypted by the instance's own hardware."
-        )
-    if known and not known.nvme and not resources.get("VolumeSizeInGB"):
-        return "VolumeSizeInGB is required for this instance type."
+    if kind and resources.get("InstanceGroups"):
+        return "InstanceType and InstanceGroups are mutually exclusive in ResourceConfig."
+    for group in machines(request):
+        known = INSTANCE_TYPES.get(group.instance_type)
+        if known and known.nvme and resources.get("VolumeKmsKeyId"):
+            return (
+                f"VolumeKmsKeyId is not supported for instance type {group.instance_type}: its "
+                "storage is encrypted by the instance's own hardware."
+            )
+        if known and not known.nvme and not resources.get("VolumeSizeInGB"):
+            return "VolumeSizeInGB is required for this instance type."
     return None
 
 
@@ -226,6 +237,9 @@ def _data(request: dict[str, Any]) -> str | None:
         source = channel["DataSource"]
         if "FileSystemDataSource" in source and not request.get("VpcConfig"):
             return "VpcConfig is required when a FileSystemDataSource is used."
+        known = {group.group for group in machines(request)}
+        if set(source.get("S3DataSource", {}).get("InstanceGroupNames", [])) - known:
+            return "InstanceGroupNames of a channel must be groups of ResourceConfig."
         if ("S3DataSource" in source) == ("FileSystemDataSource" in source):
             return "Exactly one of S3DataSource and FileSystemDataSource is required."
     return None
@@ -237,8 +251,8 @@ def _isolation(request: dict[str, Any]) -> str | None:
         "EnableRemoteDebug"
     ):
         return "Remote debugging is not supported with network isolation."
-    if resources.get("KeepAlivePeriodInSeconds") and len(resources.get("InstanceGroups", [])) > 1:
-        return "KeepAlivePeriodInSeconds is not supported with several instance groups."
+    if resources.get("KeepAlivePeriodInSeconds") and resources.get("InstanceGroups"):
+        return "KeepAlivePeriodInSeconds is not supported with instance groups."
     return None
 
 

@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from everstep import __version__
 from everstep.cli import dead_letters, local
 from everstep.cli.branch import clone, resume
+from everstep.cli.capacity import capacity
 from everstep.cli.classify import classify
 from everstep.cli.destroy import destroy
 from everstep.cli.doctor import doctor
@@ -19,6 +20,7 @@ from everstep.cli.report import report
 from everstep.cli.retry import retry
 from everstep.cli.run import run
 from everstep.cli.runs import list_runs, status, stop
+from everstep.cli.shell import shell
 from everstep.cli.simulate import simulate
 from everstep.cli.watch import watch
 
@@ -40,6 +42,8 @@ app.command()(stop)
 app.command()(retry)
 app.command()(resume)
 app.command()(clone)
+app.command()(shell)
+app.command()(capacity)
 app.command()(classify)
 app.command()(simulate)
 app.command()(doctor)

@@ -82,6 +82,7 @@ class RunView(BaseModel):
             "decision": x.decision.kind if x.decision else None,
             "reason": x.decision.reason if x.decision else None,
             "rung": x.rung,
+            "bounded_by": x.bounded_by,
             "service_restarts": x.service_restarts,
             "restart": restart_time(former, x).model_dump() if former else None,
         }

@@ -20,6 +20,11 @@ OUTPUT_OUTPUT = "OutputBucket"
 """These three are on the storage stack."""
 
 
+SHELL_MARK = "--"
+"""Ends the team's name in the id of a run that people may look into. No team's name holds it, so
+no team's pattern covers another team's jobs: Session Manager knows a job by its name alone."""
+
+
 def stack_name(env: str, part: str) -> str:
     """The CloudFormation stack of an environment's part, one of ``STACKS``."""
     return f"everstep-{env}-{part}"

@@ -71,6 +71,9 @@ class Team(BaseModel):
     """Mount name and folder of checkpoints, one folder a run. None: none are kept there."""
     file_system_zone: str | None = None
     model_package_group: str | None = None
+    remote_debug: bool = False
+    """Its job role may open Session Manager's channels: ``service.remote_debug`` can be asked for.
+    """
     adopt_job_roles: list[str] = Field(default_factory=list)
     """Roles of jobs made elsewhere that this team's machine may take over."""
 

@@ -22,6 +22,7 @@ from lambdas.aws.machine import Machine
 from lambdas.aws.metrics import Metrics
 from lambdas.aws.models import Models
 from lambdas.aws.notify import Notifier
+from lambdas.aws.plans import Plans
 from lambdas.aws.quotas import Quotas
 from lambdas.aws.registry import Registry
 from lambdas.aws.store import Store
@@ -68,6 +69,10 @@ class Services:
     @cached_property
     def models(self) -> Models:
         return Models(self.client("sagemaker"))
+
+    @cached_property
+    def plans(self) -> Plans:
+        return Plans(self.client("sagemaker"))
 
     @cached_property
     def logs(self) -> JobLogs:

@@ -5,11 +5,11 @@ from typing import Any
 from everstep.contracts.failures import Failure, StopReason
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
-from everstep.policy.file_system import subnet_of
 from everstep.policy.ladder import rung_of
-from everstep.policy.quota import Room, judge, needs_of
+from everstep.policy.training_plan import until_the_plan_ends
 from lambdas.aws.marks import newest_mark
 from lambdas.aws.pinning import blocked
+from lambdas.aws.places import NotYet, choose_place
 from lambdas.aws.purse import allowance
 from lambdas.aws.room import end_wait
 from lambdas.aws.services import Services, state_handler
@@ -23,30 +23,34 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     number = step.launch + 1
     former = services.store.find_launch(run.run_id, step.launch)
     wish = former.decision.target if former and former.decision else 0
-    index = _with_room(run, wish, services)
-    target = run.spec.target(index)
+    place = choose_place(run, wish, services)
+    if isinstance(place, NotYet):
+        waits = {"wait_seconds": place.wait_seconds, "hold_seconds": place.hold_seconds}
+        return step.to(State.WAIT_FOR_ROOM, message=place.reason, **waits)
+    if isinstance(place, Failure):
+        return _give_up(step, run, place, services)
+    target = run.spec.target(place.target)
     launches = services.store.launches(run.run_id)
-    money = allowance(run, [x for x in launches if x.launch < number], target, services)
-    if isinstance(money, Failure):
-        services.store.update(run, failure=money)
-        return step.to(State.GIVE_UP)
+    limits = allowance(run, [x for x in launches if x.launch < number], target, services)
+    if isinstance(limits, Failure):
+        return _give_up(step, run, limits, services)
     newest = newest_mark(run, services.checkpoints)
     launch = Launch(
         run_id=run.run_id,
         launch=number,
         job_name=job_name(run.run_id, number),
         execution_arn=step.execution_arn,
-        target=index,
-        subnet=subnet_of(run, target.zone),
+        target=place.target,
+        subnet=place.subnet,
         instance_type=target.instance_type,
         nodes=target.nodes,
         groups=target.groups,
         resume_checkpoint=newest.checkpoint if newest else None,
         resume_step=newest.step if newest else run.spec.start.step,
         planned_epoch=services.clock(),
-        rung=rung_of(former, index),
+        rung=rung_of(former, place.target),
         straggler_stops=sum(x.stop_reason is StopReason.STRAGGLER for x in launches),
-        **money,
+        **until_the_plan_ends(limits, place.plan),
     )
     services.store.put_new(launch)
     end_wait(run, services.store, services.clock())
@@ -59,17 +63,9 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     )
 
 
-def _with_room(run: Run, wish: int, services: Services) -> int:
-    """The wished target, or the next of the list that the quotas hold now."""
-    count = len(run.spec.compute)
-    if count == 1:
-        return 0
-    values, used = services.quotas.values(), services.quotas.in_use(run.run_id)
-    order = [(wish + i) % count for i in range(count)]
-    for index in order:
-        if judge(needs_of(run.spec, run.spec.target(index)), values, used).room is Room.GO:
-            return index
-    return wish
+def _give_up(step: Step, run: Run, failure: Failure, services: Services) -> dict[str, Any]:
+    services.store.update(run, failure=failure)
+    return step.to(State.GIVE_UP)
 
 
 handler = state_handler(Step, act)

@@ -10,6 +10,7 @@ from everstep.contracts.problems import Problem, describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy.memory import memory_problems
+from everstep.policy.remote_debug import remote_debug_problems
 from lambdas.aws.adoption import adopt, is_adoption
 from lambdas.aws.begin import begin_problems
 from lambdas.aws.intake import dataset_problems, read_spec
@@ -39,6 +40,7 @@ def act(start: Start, services: Services) -> dict[str, Any]:
         problems += weights_problems(spec, start, services.checkpoints)
         problems += begin_problems(spec, step.run_id, start, services.checkpoints)
         problems += _budget(spec, services)
+        problems += remote_debug_problems(spec, start.team, step.run_id)
         problems += memory_problems(spec)
     if spec is None or problems:
         return step.to(State.REFUSE_SPEC, message=describe(problems))

@@ -23,6 +23,7 @@ def test_exit_codes_are_the_codes_own() -> None:
 
 def test_the_commands_on_runs_have_a_section() -> None:
     wanted = {"list", "watch", "status", "logs", "stop", "retry", "resume", "clone", "doctor"}
+    wanted |= {"shell", "capacity"}
     assert set(SECTIONS) == wanted
     assert wanted <= set(COMMANDS)
 

@@ -114,6 +114,7 @@ class FakeSageMaker:
         self.refusals: list[ClientError] = []
         self.models: list[dict[str, Any]] = []
         self.model_refusals: list[ClientError] = []
+        self.plans: dict[str, dict[str, Any]] = {}
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
@@ -163,6 +164,11 @@ class FakeSageMaker:
         if TrainingJobName not in self.jobs:
             raise MISSING
         return dict(self.jobs[TrainingJobName])
+
+    def describe_training_plan(self, TrainingPlanName: str) -> dict[str, Any]:
+        if TrainingPlanName not in self.plans:
+            raise refuse("ResourceNotFound", "no such plan")
+        return self.plans[TrainingPlanName]
 
     def stop_training_job(self, TrainingJobName: str) -> None:
         if TrainingJobName not in self.jobs:

@@ -76,13 +76,15 @@ def prod(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
 
 @pytest.fixture(scope="session")
 def more(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    """prod with what no environment of ours turns on: NAT, EFA and export of the file system."""
+    """prod with what no environment of ours turns on: NAT, EFA and export of the file system, and
+    for one team a way into its containers."""
     raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
     raw["network"] |= {"nat_gateways": 1, "training_mask": 19}
     raw["file_system"] = {
         "capacity_gib": 19200, "throughput_mbps_per_tib": 250, "efa": True, "export": True,
         "checkpoints": True,
     }  # fmt: skip
+    raw["teams"][0]["remote_debug"] = True
     config, problems = check(raw)
     assert problems == []
     return synthesise("prod", tmp_path_factory.mktemp("cdk") / "more", config)

@@ -95,6 +95,12 @@ def iam(prod: Synthesised) -> Iam:
     return Iam(load(prod.folder, place_of(prod.folder)))
 
 
+@pytest.fixture(scope="module")
+def opened(more: Synthesised) -> Iam:
+    """Where config lets one team look into its containers."""
+    return Iam(load(more.folder, place_of(more.folder)))
+
+
 def may(
     identity: Identity, action: str, resource: str, team: str | None = "research", **keys: str
 ) -> bool:
@@ -106,6 +112,7 @@ def may(
     def allowed(documents: list[dict[str, Any]]) -> bool:
         # A variable without a value matches nothing, as in IAM.
         text = json.dumps(documents).replace("${aws:PrincipalTag/team}", team or "\\u0000none")
+        text = text.replace("${aws:userid}", keys.get("aws:userid", "\\u0000none"))
         return evaluate(statements_of(json.loads(text)), action, resource, context).allowed
 
     return allowed(identity.policies) and allowed(identity.boundary)
@@ -239,3 +246,56 @@ def test_there_are_forty_cases_and_both_answers_for_each_persona() -> None:
     assert len(CASES) >= 40
     for persona in ROLES:
         assert {case[-1] for case in CASES if case[0] == persona} == {True, False}
+
+
+SESSION = _arn("ssm", "session/me-0123")
+TARGET, OWNER = (
+    "ssm:resourceTag/aws:ssmmessages:target-id",
+    "ssm:resourceTag/aws:ssmmessages:session-id",
+)
+CHANNEL = "ssmmessages:OpenDataChannel"
+
+
+def _target(job: str) -> dict[str, str]:
+    return {TARGET: f"sagemaker-training-job:{job}_algo-1"}
+
+
+def test_without_the_switch_nobody_looks_into_a_container(iam: Iam) -> None:
+    for persona, name in ROLES.items():
+        given = _target("research--run-00001")
+        assert not may(iam.identity(name), "ssm:StartSession", "*", **given), persona
+    assert not may(iam.identity(ROLES["job"]), CHANNEL, "*", None)
+
+
+@pytest.mark.parametrize(
+    ("who", "action", "resource", "keys", "allowed"),
+    [
+        ("researcher", "ssm:StartSession", "*", _target("research--run-00001"), True),
+        ("researcher", "ssm:StartSession", "*", _target("research-run-00001"), False),
+        ("researcher", "ssm:StartSession", "*", _target("research-2--run-00001"), False),
+        ("researcher", "ssm:StartSession", "*", _target("applied--run-00001"), False),
+        ("researcher", "ssm:StartSession", _arn("ec2", "instance/i-1"), {}, False),
+        ("researcher", "ssm:SendCommand", "*", _target("research--run-00001"), False),
+        (
+            "researcher",
+            "ssm:TerminateSession",
+            SESSION,
+            {"aws:userid": "A:me", OWNER: "A:me"},
+            True,
+        ),
+        ("researcher", "ssm:TerminateSession", SESSION, {"aws:userid": "A:me", OWNER: "B"}, False),
+        ("viewer", "ssm:StartSession", "*", _target("research--run-00001"), False),
+        ("administrator", "ssm:StartSession", "*", _target("research--run-00001"), False),
+        ("job", CHANNEL, "*", {}, True),
+        ("job", "ssm:StartSession", "*", _target("research--run-00001"), False),
+    ],
+)
+def test_with_the_switch_researchers_look_into_their_own_teams_jobs_only(
+    opened: Iam, who: str, action: str, resource: str, keys: dict[str, str], allowed: bool
+) -> None:
+    team = "research" if who == "researcher" else None
+    assert may(opened.identity(ROLES[who]), action, resource, team, **keys) is allowed
+
+
+def test_a_team_without_the_switch_has_no_channel(opened: Iam) -> None:
+    assert not may(opened.identity("everstep-prod-applied-job"), CHANNEL, "*", None)

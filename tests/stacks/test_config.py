@@ -57,6 +57,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "network.no_internet", True,
         "network.interface_endpoints", "sagemaker.api cannot be reached",
     ),
+    ("teams.0.remote_debug", True, "teams.0.remote_debug", "neither NAT nor an endpoint"),
     ("network.vpc_id", "vpc-1", "network.vpc_id", "pattern"),
     ("network.subnet_ids", {"us-east-1a": "subnet-0123456789abcdef0"},
      "network.subnet_ids", "subnets of no VPC"),

@@ -29,10 +29,10 @@ def _policies(prod: Synthesised) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield name, statement
 
 
-def test_every_wildcard_has_a_reason(prod: Synthesised) -> None:
+def test_every_wildcard_has_a_reason(prod: Synthesised, more: Synthesised) -> None:
     unexplained = [
         (name, actions, resource)
-        for name, statement in _policies(prod)
+        for name, statement in (*_policies(prod), *_policies(more))
         for resource in map(flatten, _list(statement["Resource"]))
         if "*" in resource and not reason_for(resource, actions := _list(statement["Action"]))
     ]
@@ -43,10 +43,10 @@ def test_no_action_is_a_wildcard(prod: Synthesised) -> None:
     assert [s for _, s in _policies(prod) if any("*" in a for a in _list(s["Action"]))] == []
 
 
-def test_no_explained_wildcard_is_left_over(prod: Synthesised) -> None:
+def test_no_explained_wildcard_is_left_over(prod: Synthesised, more: Synthesised) -> None:
     used = {
         (flatten(resource), action)
-        for _, statement in _policies(prod)
+        for _, statement in (*_policies(prod), *_policies(more))
         for resource in _list(statement["Resource"])
         for action in _list(statement["Action"])
     }
