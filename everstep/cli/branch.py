@@ -43,6 +43,11 @@ def resume(
     spec = spec_of(run)
     chosen = _checkpoint(cloud, run, step)
     spec["start"] = {"checkpoint": f"{run.run_id}/{chosen}"}
+    if not run.ended:
+        say(
+            f"run {run.run_id} goes on: should it remove that checkpoint (checkpoint.keep_last) "
+            "before the new run has read it, the new run says so and ends"
+        )
     suffix = f"-from-{step}"
     new = name or run.run_id[: RUN_ID_LENGTH - len(suffix)].rstrip("-") + suffix
     _start(cloud, run, new, changed(spec, changes or []), wait, as_json)

@@ -64,22 +64,19 @@ def test_gives_up_is_looked_at_mended_and_retried_under_its_own_id(
 
     refused(everstep(lab, "resume", "story", "--from", "11"), 3, "of steps 5, 10, 15, 20")
     before = lab.object(f"{lab.final_checkpoint('story')}/manifest.json")
-    branch = everstep(lab, "resume", "story", "--from", "10", "--wait", "--json")
-    found = json_of(branch)
+    short = ("--set", "stop.steps=5")
+    assert json_of(everstep(lab, "clone", "story", "copy", *short, "--json"))["run_id"] == "copy"
+    found = json_of(everstep(lab, "resume", "story", "--from", "10", "--wait", "--json"))
     assert (found["run_id"], found["status"]) == ("story-from-10", "done")
     assert found["launches"][0]["resume_step"] == 10
     assert state(lab, "story-from-10") == state(lab, "story")
     assert lab.object(f"{lab.final_checkpoint('story')}/manifest.json") == before
 
-    short = ("--set", "stop.steps=5")
-    copied = json_of(everstep(lab, "clone", "story", "copy", *short, "--wait", "--json"))
-    assert (copied["status"], copied["step"], copied["launches"][0]["resume_step"]) == (
-        "done",
-        5,
-        0,
-    )
-    warm = json_of(everstep(lab, "clone", "story", "warm", "--weights", *short, "--wait", "--json"))
-    assert (warm["status"], warm["step"]) == ("done", 5)
+    warmed = everstep(lab, "clone", "story", "warm", "--weights", *short, "--wait", "--json")
+    assert (json_of(warmed)["status"], json_of(warmed)["step"]) == ("done", 5)
+    lab.until(lambda: lab.status_of("copy") == "done", "the end of the copy")
+    copied = json_of(everstep(lab, "status", "copy", "--json"))
+    assert (copied["step"], copied["launches"][0]["resume_step"]) == (5, 0)
     assert state(lab, "warm") != state(lab, "copy"), "it began from the trained weights"
 
 

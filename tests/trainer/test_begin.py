@@ -1,10 +1,12 @@
 """A run that begins from another run's checkpoint: exact, independent, and never from nothing."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.trainer.forked import start_ranks
 from tests.trainer.harness import Alone, losses, of_kind, weights
 from trainer.errors import ConfigError
 
@@ -80,3 +82,36 @@ def test_another_shape_or_batch_is_refused(
         alone(str(tmp_path / "new"), env=begin(source[0]), train__global_batch=16)
     with pytest.raises(ConfigError, match=r"start\.checkpoint: .* has model="):
         alone(str(tmp_path / "new"), env=begin(source[0], start_with="weights"), model__layers=3)
+
+
+def test_from_s3_two_nodes_bring_what_they_read(
+    dataset: Path, tmp_path: Path, s3: dict[str, str]
+) -> None:
+    """The weights alone take no more bytes than all of it; both ways begin where they should."""
+    steps = {"checkpoint__every_steps": 3, "stop__steps": 6, "train__schedule": "constant"}
+    uri = s3["EVERSTEP_CHECKPOINT_URI"]
+    source = {"EVERSTEP_START_FROM": f"{uri}/step-00000003.00001"}
+    jobs = {
+        "source": s3,
+        "all": s3 | source | {"EVERSTEP_CHECKPOINT_URI": f"{uri}-all"},
+        "weights": s3
+        | source
+        | {"EVERSTEP_CHECKPOINT_URI": f"{uri}-weights", "EVERSTEP_START_WITH": "weights"},
+    }
+    lines, brought = {}, {}
+    for number, (name, environment) in enumerate(jobs.items(), 1):
+        job = start_ranks(
+            tmp_path, dataset, ranks=2, nodes=2, number=number, environment=environment, **steps
+        )
+        try:
+            assert set(job.wait()) == {0}, job.text
+        finally:
+            job.kill()
+        lines[name] = job.lines
+        found = re.search(r"brought (\d+) of (\d+) bytes", job.ranks[0].output.read_text())
+        brought[name] = int(found[1]) if found else 0
+    assert [of_kind(lines[name], "resume")[0]["step"] for name in jobs] == [0, 3, 0]
+    former = losses(lines["source"])
+    assert losses(lines["all"]) == {step: loss for step, loss in former.items() if step > 3}
+    assert 0 < brought["weights"] <= brought["all"]
+    assert losses(lines["weights"])[1] < former[1]
