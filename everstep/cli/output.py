@@ -1,6 +1,7 @@
 """Looks: rich for a person at a terminal, plain lines for a pipe, JSON where asked for."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +23,11 @@ def emit(data: Any) -> None:
     print(json.dumps(data, indent=2, default=str))
 
 
+def tabbed(values: Iterable[Any]) -> None:
+    """A row for ``cut`` and ``awk``: rich would turn tabs into spaces."""
+    print("\t".join("" if x is None else str(x) for x in values))
+
+
 def show_status(view: RunView) -> None:
     summary = view.summary()
     step = summary["step"] if summary["step"] is not None else 0
@@ -39,7 +45,7 @@ def show_status(view: RunView) -> None:
         return
     if not out.is_terminal:
         for x in summary["launches"]:
-            out.print("\t".join(str(x[k]) for k in x if k != "restart"), markup=False)
+            tabbed(x[k] for k in x if k != "restart")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("launch", "where", "steps", "outcome", "class", "decision"):
@@ -61,7 +67,7 @@ def show_runs(rows: list[dict[str, Any]]) -> None:
     """Newest first; in a pipe tab-separated, with all of the note."""
     if not out.is_terminal:
         for row in rows:
-            out.print("\t".join("" if x is None else str(x) for x in row.values()), markup=False)
+            tabbed(row.values())
         return
     table = Table(box=None, pad_edge=False)
     for column in ("run", "state", "step", "attempts", "team", "cost", "started"):

@@ -95,7 +95,7 @@ class Watcher:
             launches,
             cloud.exports(run_id),
             list(self._readings.values()),
-            execution=execution.status if execution else "SUCCEEDED",
+            execution=execution.status if execution else "history gone",
             prices_usd=self._prices,
             now=now,
         )

@@ -235,7 +235,7 @@ def _after(run: Run, execution: str) -> Stage:
     if run.status is RunStatus.DONE:
         return Stage(State.DONE)
     if run.ended:
-        state = State.GIVE_UP if execution == "FAILED" else execution
+        state = State.GIVE_UP if run.status is RunStatus.GAVE_UP else execution
         return Stage(state, next=f"everstep retry {run.run_id}, once the cause is mended")
     return Stage(execution, "its row will follow", next=f"everstep retry {run.run_id}")
 

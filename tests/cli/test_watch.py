@@ -124,6 +124,13 @@ def test_a_redriven_run_is_not_over_because_its_row_still_says_so() -> None:
     assert watched.shown(row, [watched.failed(1, watched.OVER)], execution="FAILED").ended
 
 
+def test_a_run_whose_history_is_gone_is_over(cloud: dict[str, Any]) -> None:
+    """Ninety days after its end Step Functions knows nothing; the table does."""
+    cloud["run"] = watched.run(status=RunStatus.GAVE_UP, note="gave up")
+    found = watch.Watcher(Cloud("dev", clock=lambda: NOW), RUN_ID).look()
+    assert (found.ended, found.status, found.state) == (True, "gave_up", "GiveUp")
+
+
 def throttled() -> ClientError:
     error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
     return ClientError(error, "Query")
