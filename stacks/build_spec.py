@@ -31,6 +31,7 @@ _MAKE = " && ".join(
         '--tag "${REPOSITORY}:${TAG}" .',
         "python3 -m venv /tmp/syft",
         "/tmp/syft/bin/python -m pip install --quiet --require-hashes -r containers/syft.txt",
+        "export SYFT_CHECK_FOR_APP_UPDATE=false",
         '/tmp/syft/bin/syft scan "docker:${REPOSITORY}:${TAG}" -o cyclonedx-json=/tmp/sbom.json',
         'aws s3 cp /tmp/sbom.json "${SBOM}"',
         'docker push "${REPOSITORY}:${TAG}"',

@@ -22,6 +22,9 @@ OLD_SETTINGS = {
 """For images below that. On newer ones ``NCCL_PROTO`` bars the faster protocols."""
 KNOWN_BAD = {(1, 18, 0): "hangs on large broadcasts between nodes"}
 """Versions of aws-ofi-nccl, see containers/versions.toml."""
+INSTALLER_FLOOR = "1.48.0"
+"""Of the EFA installer, see containers/versions.toml."""
+KNOWN_BAD_INSTALLERS = {"1.47.0": "its aws-ofi-nccl 1.18.0 hangs on large broadcasts between nodes"}
 WITHOUT_GPUDIRECT = ("ml.g5.", "ml.g6.", "ml.g6e.", "ml.p3dn.")
 """EFA types whose device cannot read GPU memory."""
 
