@@ -99,6 +99,12 @@ class Cloud:
         )
         self.client = cache(self._client)
 
+    @property
+    def can_ask(self) -> bool:
+        """There are credentials, or an emulator that needs none of anybody's."""
+        emulated = self._endpoint or os.environ.get("AWS_ENDPOINT_URL")
+        return bool(emulated) or self._session.get_credentials() is not None
+
     def _client(self, service: str) -> Any:
         return self._session.client(service, endpoint_url=self._endpoint, config=self._config)  # type: ignore[call-overload]
 

@@ -4,20 +4,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import stack_cost
+from everstep.cli.cloud import default_env
 from everstep.cli.errors import fail
-from everstep.cli.output import emit, out
+from everstep.cli.options import Env, Json, cloud_of
+from everstep.cli.output import emit
+from everstep.cli.plan_figures import Asked, figures
+from everstep.cli.plan_view import show_plan
+from everstep.cli.prices import prices
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec, resolve_model
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.mesh import mesh_of, sharded
 from everstep.contracts.problems import describe
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.forecast import MFU, host_problems
 from everstep.policy.memory import fitting, memory_of, memory_problems, usable
-
-GIB = 2**30
+from lambdas.aws.quotas import Quotas
 
 
 def plan(
@@ -25,12 +30,26 @@ def plan(
     stack: Annotated[
         bool, typer.Option("--stack", help="Instead: what the stacks cost while nothing runs.")
     ] = False,
-    env: Annotated[
-        str | None, typer.Option(help="With --stack: environment of config/ (EVERSTEP_ENV).")
+    mfu: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1, help=f"Model FLOPs utilisation; {MFU:g} if absent."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    tokens_per_s: Annotated[
+        float | None, typer.Option(min=1e-3, help="Measured rate of all GPUs, instead of --mfu.")
+    ] = None,
+    rates: Annotated[
+        str, typer.Option(help="How often hosts fail, as in everstep simulate.")
+    ] = "usual",
+    quotas: Annotated[
+        bool, typer.Option("--quotas/--no-quotas", help="Ask Service Quotas what is held.")
+    ] = True,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Under each figure, where it comes from.")
+    ] = False,
+    env: Env = None,
+    as_json: Json = False,
 ) -> None:
-    """Mesh and memory a rank of each place in ``compute``; whether it fits, and what would."""
+    """What a run will take, before a dollar is spent: memory, pace, price, failures, quotas."""
     if stack and spec is not None:
         fail("both a spec and --stack were given", "plan one of them")
     if stack:
@@ -38,14 +57,45 @@ def plan(
         return
     if spec is None:
         fail("say what to plan", "everstep plan SPEC, or everstep plan --stack")
+    if mfu is not None and tokens_per_s is not None:
+        fail("both --mfu and --tokens-per-s were given", "the rate says it all: leave out --mfu")
     checked = _checked(spec)
+    held, why = _held(env) if quotas else (None, "--no-quotas")
+    asked = Asked(mfu, tokens_per_s, _known(rates), held, why, prices(env or default_env()))
     places = [_place(checked, number) for number in range(len(checked.compute))]
+    foretold = [figures(checked, number, asked) for number in range(len(checked.compute))]
+    parameters = resolve_model(checked.model).parameters()
     if as_json:
-        emit({"parameters": resolve_model(checked.model).parameters(), "compute": places})
+        for place, found in zip(places, foretold, strict=True):
+            place["figures"] = {
+                name: {"value": x.value, "text": x.text, "source": x.source}
+                for name, x in found.items()
+            }
+        emit({"parameters": parameters, "compute": places})
         return
-    out.print(f"model    {resolve_model(checked.model).parameters():,} parameters", markup=False)
-    for number, place in enumerate(places):
-        _show(number, place)
+    show_plan(parameters, places, foretold, explain)
+
+
+def _known(rates: str) -> str:
+    from everstep.simulate.inputs import load_rates, rate_names
+
+    try:
+        load_rates(rates)
+    except KeyError:
+        fail(f"unknown rates {rates!r}", f"one of {', '.join(rate_names())}, or a number")
+    return rates
+
+
+def _held(env: str | None) -> tuple[dict[str, float] | None, str]:
+    """Quotas by name; None, and why, where nobody can be asked."""
+    cloud = cloud_of(env)
+    if not cloud.can_ask:
+        return None, "no credentials here"
+    try:
+        service = Quotas(cloud.client("service-quotas"), cloud.client("sagemaker"))
+        return service.values(), ""
+    except (ClientError, BotoCoreError) as error:
+        return None, f"AWS said: {error}"
 
 
 def _place(spec: RunSpec, number: int) -> dict[str, Any]:
@@ -72,29 +122,10 @@ def _place(spec: RunSpec, number: int) -> dict[str, Any]:
     return place
 
 
-def _show(number: int, place: dict[str, Any]) -> None:
-    mesh = place["mesh"]
-    sizes = " × ".join(f"{name} {size}" for name, size in mesh.items())
-    out.print(f"compute.{number}  {place['where']}, {place['ranks']} ranks", markup=False)
-    out.print(f"mesh     {place['sharding']}: {sizes}", markup=False)
-    tokens, micro_batches = place["tokens_per_step"], place["micro_batches"]
-    out.print(f"step     {tokens:,} tokens, {micro_batches} microbatches a rank", markup=False)
-    if place["memory_bytes"] is None:
-        out.print("memory   not planned: no GPU, or a program of your own", markup=False)
-        return
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for part, size in place["memory_bytes"].items():
-        table.add_row("memory", part, f"{size / GIB:.2f} GiB")
-    table.add_row("memory", "usable", f"{place['gpu_bytes'] / GIB:.2f} GiB")
-    out.print(table)
-    verdict = "yes" if place["fits"] else f"no; would: {place['would_fit'] or 'nothing tried'}"
-    out.print(f"fits     {verdict}", markup=False)
-
-
 def _checked(path: Path) -> RunSpec:
     spec, problems = check_spec(read_json(path))
     if spec is not None:
-        problems = list(memory_problems(spec))
+        problems = [*memory_problems(spec), *host_problems(spec)]
     if spec is None or problems:
         fail(describe(problems, f"run spec {path}"), "mend these and run the command again")
     return spec

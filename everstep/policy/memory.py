@@ -188,6 +188,14 @@ def _changes(spec: RunSpec, target: int) -> Iterator[tuple[str, RunSpec]]:
             yield ", ".join([*words, f"parallelism.tensor {tensor}"]), changed()
 
 
+def trained_elements(spec: RunSpec) -> int:
+    """Weights that learn, of the whole model: what a checkpoint holds."""
+    shape, lora = resolve_model(spec.model), spec.model.lora
+    if lora is None:
+        return shape.parameters()
+    return shape.layers * _adapters(shape, lora, Mesh(1, 1, 1, 1)).whole
+
+
 def usable(gpu_gb: int) -> int:
     """Bytes of a GPU that a plan may fill."""
     return int(gpu_gb * 1e9 * (1 - RESERVED))

@@ -9,6 +9,7 @@ from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import Problem, describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.forecast import host_problems
 from everstep.policy.memory import memory_problems
 from everstep.policy.remote_debug import remote_debug_problems
 from lambdas.aws.adoption import adopt, is_adoption
@@ -41,7 +42,7 @@ def act(start: Start, services: Services) -> dict[str, Any]:
         problems += begin_problems(spec, step.run_id, start, services.checkpoints)
         problems += _budget(spec, services)
         problems += remote_debug_problems(spec, start.team, step.run_id)
-        problems += memory_problems(spec)
+        problems += [*memory_problems(spec), *host_problems(spec)]
     if spec is None or problems:
         return step.to(State.REFUSE_SPEC, message=describe(problems))
     return register(step, spec, start, services)

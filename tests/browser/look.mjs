@@ -12,6 +12,7 @@ import { chromium } from "playwright-core";
 const ARGUMENTS = [
   "--no-sandbox", "--headless", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  "--disable-dev-shm-usage", // a container's /dev/shm may be too small for a page
 ];
 
 // The package carries its browser compressed, and the few shared libraries that a bare machine lacks.
@@ -24,6 +25,19 @@ async function browser(given) {
     env.LD_LIBRARY_PATH = join(libraries, "lib");
   }
   return chromium.launch({ executablePath, headless: true, args: ARGUMENTS, env });
+}
+
+// On a machine that is busy the browser may have no frame yet, and says "Unable to capture".
+async function capture(page, options) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await page.screenshot(options);
+      return;
+    } catch (error) {
+      if (tries === 5 || !String(error).includes("Unable to capture")) throw error;
+      await page.waitForTimeout(500 * tries);
+    }
+  }
 }
 
 // Everything that a person could see, and whether it lies inside the page.
@@ -93,7 +107,7 @@ try {
     // A request that the page's script makes late is seen before the next look.
     await page.waitForTimeout(50);
     const seen = await page.evaluate(measure);
-    if (look.screenshot) await page.screenshot({ path: look.screenshot, fullPage: look.full ?? true });
+    if (look.screenshot) await capture(page, { path: look.screenshot, fullPage: look.full ?? true });
     answers.push({ ...seen, said, requests: requests.filter((r) => !r.startsWith("data:")) });
     await context.close();
   }
