@@ -125,7 +125,7 @@ def _gap(found: Study) -> None:
     out.print(
         "The oracle knows what will break and what cures it; it still pays for hosts, loading and "
         f"room. Spares: {found.spares_needed} hosts hold for 99.9 % of the time; the restart "
-        "ladder has no rung for them yet, so these rows are what-ifs.\n",
+        "ladder has no rung for them, as SageMaker gives a job none: what-ifs.\n",
         markup=False,
     )
 

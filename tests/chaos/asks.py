@@ -76,7 +76,7 @@ def stop_job(at: int) -> Ask:
 
     def ask(lab: Lab, run_id: str, arn: str) -> None:
         lab.at_step(run_id, 1, at)
-        lab.aws("sagemaker", "stop-training-job", "--training-job-name", job_name(run_id, 1))
+        lab.cloud.client("sagemaker").stop_training_job(TrainingJobName=job_name(run_id, 1))
 
     return ask
 

@@ -14,6 +14,7 @@ from everstep.contracts.records import Outcome, RunStatus, Waiting, job_name
 from lambdas.aws.services import Services
 from lambdas.on_execution_event.handler import act as on_execution_event
 from lambdas.on_job_event.handler import act as on_job_event
+from lambdas.quota_report.handler import act as quota_report
 from tests.lambdas.world import EXECUTION, RUN, SPEC, TEAM, Crash, World, a_world, refuse
 
 JOB = job_name(RUN, 1)
@@ -467,7 +468,19 @@ def launch_of_an_adopted_job(world: World) -> Act:
     return state(State.LAUNCH_ATTEMPT, launch=2, task_token=world.machine.token("T1"))
 
 
+def report(world: World) -> Act:
+    """Silent: nothing is short, nothing was asked for."""
+    wait_for_room(world)
+    return lambda world, services: quota_report(services)
+
+
+def report_what_is_short(world: World) -> Act:
+    check_quota_asks(world)(world, world.services())
+    return lambda world, services: quota_report(services)
+
+
 SCENARIOS: list[Scenario] = [
+    report,
     check_quota_asks,
     watch_an_increase_that_was_approved,
     watch_an_increase_that_was_denied,
@@ -563,6 +576,11 @@ def test_a_handler_that_dies_at_any_call_and_runs_again_ends_the_same(scenario: 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 def test_a_handler_that_is_run_twice_ends_as_after_one_run(scenario: Scenario) -> None:
     runs_twice(scenario)
+
+
+def test_a_report_that_dies_is_made_again() -> None:
+    """Twice where it dies after it was sent: a second day's says the same."""
+    dies_anywhere(report_what_is_short)
 
 
 def dies_anywhere(scenario: Scenario) -> None:
