@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from emulator.control import ControlError
 from everstep.contracts.manifest import CheckpointName
 from everstep.contracts.records import parse_job_name
-from tests.chaos.random_faults import Fault, Plan
+from tests.chaos.random_faults import AFTER_THE_END, Fault, Plan
 from tests.scenarios.lab import Lab, goes_on_as
 
 POLL_SECONDS = 0.15
@@ -134,7 +134,8 @@ def live(
                     story.missed.append(str(fault))
             time.sleep(poll)
     finally:
-        lab.control.forget(plan.run_id)
+        if not any(f.details.get("function") == AFTER_THE_END for f in plan.faults):
+            lab.control.forget(plan.run_id)  # else when that one has had its turn
     story.missed += [str(f) for f in waiting]
     story.seconds = round(time.monotonic() - began, 1)
     return story

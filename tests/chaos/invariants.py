@@ -4,12 +4,15 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from everstep.contracts.events import TERMINAL_JOB_STATUSES
 from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.records import Launch, Run, job_name
 from everstep.policy.cost import spend_of
 from everstep.policy.retry import TABLE
+from everstep.report.place import report_uri
 from tests.chaos.driver import Story, Watch
 from tests.scenarios.lab import Lab
 
@@ -47,8 +50,10 @@ def violations(lab: Lab, watch: Watch, story: Story, torch_weights: str) -> list
         _weights(lab, story, run, torch_weights),
         _finished(lab, run, story),
         _reports(lab, watch),
+        _page(lab, run),
     ):
         found += part
+    lab.control.forget(run_id)
     if run_id in watch.doubled:
         found.append("two jobs of the run were there at the same time")
     return found
@@ -263,6 +268,23 @@ def _reports(lab: Lab, watch: Watch) -> Iterator[str]:
         lab.until(made, "every report", SETTLE_SECONDS)
     except AssertionError:
         yield f"fewer daily reports were made than the {watch.reports} that were due"
+
+
+def _page(lab: Lab, run: Run) -> Iterator[str]:
+    """Whatever the end, there is a report of it, and it says the same."""
+    uri = report_uri(run)
+    says = {"done": "arrived", "gave_up": "gave up", "stopped": "stopped"}[run.status]
+
+    def written() -> bool:
+        try:
+            return f">{says}</span>" in lab.object(uri)
+        except ClientError:
+            return False  # not yet
+
+    try:
+        lab.until(written, "the report", SETTLE_SECONDS)
+    except AssertionError:
+        yield f"no report at {uri} says {says!r}"
 
 
 def outcome(lab: Lab, story: Story) -> dict[str, Any]:

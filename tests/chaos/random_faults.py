@@ -25,14 +25,10 @@ Kind = Literal[
 ]
 TrainerKind = Literal["lean", "boto3", "torch"]
 
+HANDLERS = (*(state.value for state in HANDLER_STATES), *map(construct_id, RULE_HANDLERS))
+"""Every handler may crash. Their functions' names end so."""
 AFTER_THE_END = "WriteReport"
-"""Runs when an execution has ended: how it dies is tried in tests/lambdas/test_write_report.py."""
-HANDLERS = tuple(
-    name
-    for name in (*(state.value for state in HANDLER_STATES), *map(construct_id, RULE_HANDLERS))
-    if name != AFTER_THE_END
-)
-"""Each of these may crash. Their functions' names end so."""
+"""The one that may have its turn when the run is over."""
 FINISHING = frozenset({"ExportModel", "VerifyExport", "RegisterModel"})
 FINISH = {"export": True, "register": True, "instance_type": "ml.m5.large"}
 FOREIGN_EXPORT = ["python", "tests/chaos/lean_export.py"]
