@@ -45,6 +45,11 @@ def output_uri(run: Run) -> str:
     return f"{run.team.output_uri}/{run.run_id}"
 
 
+def report_uri(run: Run) -> str:
+    """Of the run's report, written when its execution has ended."""
+    return f"{output_uri(run)}/report.html"
+
+
 def data_uri(run: Run) -> str:
     return f"{run.team.data_uri}/{run.spec.data.prefix.strip('/')}"
 

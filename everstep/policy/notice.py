@@ -10,7 +10,7 @@ from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
-from everstep.policy.job_request import checkpoint_uri
+from everstep.policy.job_request import checkpoint_uri, report_uri
 
 Kind = Literal["done", "give_up", "retry", "wait", "budget"]
 
@@ -63,7 +63,10 @@ def notice(
         _results(run, launches),
         ["History:", *history(launches)] if launches else [],
         [f"Spent: {spend}."] if launches else [],
-        [f"{name}: {url}" for name, url in links(run, last)],
+        [
+            *([f"Report, in a minute: {report_uri(run)}"] if kind in ("done", "give_up") else []),
+            *(f"{name}: {url}" for name, url in links(run, last)),
+        ],
         [
             json.dumps(
                 {

@@ -248,6 +248,8 @@ def _environment(run: Run, launches: Sequence[Launch]) -> dict[str, str]:
         found["taken over from"] = run.adopted.arn
         for name in ("image", "command", "data", "checkpoints"):
             del found[name]
+    for name, pinned in (run.images or {}).items():
+        found[f"image {name}"] = pinned.uri
     if run.export_uri:
         found["export"] = f"{run.export_uri}/"
     if run.model_package_arn:

@@ -14,9 +14,9 @@ from aws_lambda_powertools.utilities.batch import (
 from everstep.contracts.events import ENDED_EXECUTION_STATUSES, ExecutionEvent
 from everstep.contracts.records import Run, RunStatus
 from everstep.contracts.run_id import run_id_of
+from everstep.policy.job_request import report_uri
 from everstep.report.build import report
 from everstep.report.page import page
-from everstep.report.place import report_uri
 from everstep.report.steps import step_lines
 from lambdas.aws.services import Services, logger, services
 

@@ -21,7 +21,7 @@ async function browser(given) {
   const env = { ...process.env };
   if (!given && spawnSync("ldd", [executablePath], { encoding: "utf8" }).stdout?.includes("not found")) {
     const here = dirname(fileURLToPath(import.meta.resolve("@sparticuz/chromium")));
-    const libraries = await inflate(join(here, "..", "..", "bin", "al2023.tar.br"));
+    const libraries = await inflate(join(here, "..", "bin", "al2023.tar.br"));
     env.LD_LIBRARY_PATH = join(libraries, "lib");
   }
   return chromium.launch({ executablePath, headless: true, args: ARGUMENTS, env });

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from everstep.contracts.records import job_name
+from everstep.policy.job_request import report_uri
 from everstep.report.figures import Report
-from everstep.report.place import report_uri
 from tests.report import browser
 from tests.scenarios.lab import ROOT, Lab
 
