@@ -133,6 +133,7 @@ CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
     ("researcher", "states:StartExecution", MACHINE, {"tag": "applied"}, False),
     ("researcher", "states:StartExecution", MACHINE, {}, False),
     ("researcher", "states:DescribeExecution", RUN, {}, True),
+    ("researcher", "states:DescribeStateMachineForExecution", RUN, {}, True),
     ("researcher", "states:StopExecution", RUN, {}, True),
     ("researcher", "states:RedriveExecution", RUN, {}, True),
     ("researcher", "states:StopExecution", RUN, {"of": "applied"}, False),
