@@ -11,8 +11,8 @@ from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.records import Launch, Run, job_name
 from everstep.policy.cost import spend_of
+from everstep.policy.job_request import report_uri
 from everstep.policy.retry import TABLE
-from everstep.report.place import report_uri
 from tests.chaos.driver import Story, Watch
 from tests.scenarios.lab import Lab
 
