@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from everstep.contracts.instances import INSTANCE_TYPES, similar_types
+from everstep.contracts.instances import INSTANCE_TYPES, RESERVABLE, similar_types
 from everstep.contracts.problems import Problem
 
 AWS_ADDRESSES = 5
@@ -80,6 +80,20 @@ def _pool(run: Any) -> Iterator[Problem]:
             run.warm_pool_seconds,
             "SageMaker keeps no warm pool for a spot job",
             'warm_pool_seconds = 0, or purchase = "on_demand"',
+        )
+    if run.purchase == "training_plan" and run.warm_pool_seconds:
+        yield _problem(
+            "warm_pool_seconds",
+            run.warm_pool_seconds,
+            "a training plan's machines are yours until it ends: there is no pool to keep",
+            "warm_pool_seconds = 0",
+        )
+    if run.purchase == "training_plan" and run.instance_type not in RESERVABLE:
+        yield _problem(
+            "instance_type",
+            run.instance_type,
+            "no training plan holds this type",
+            f"one of {', '.join(sorted(RESERVABLE))}",
         )
 
 

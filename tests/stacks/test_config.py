@@ -72,6 +72,18 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "planned.nodes", 600, "network.training_mask",
         "(32 EFA interfaces + 1) × 600 = 19800 addresses, and a /18 has 16384 − 5",
     ),
+    (
+        "planned", {"instance_type": "ml.g5.48xlarge", "purchase": "training_plan"},
+        "planned.instance_type", "no training plan holds",
+    ),
+    (
+        "planned",
+        {
+            "instance_type": "ml.p5.48xlarge", "purchase": "training_plan",
+            "warm_pool_seconds": 60,
+        },
+        "planned.warm_pool_seconds", "no pool to keep",
+    ),
     ("planned.warm_pool_seconds", 600, "planned.warm_pool_seconds", "no warm pool for a spot"),
     ("planned.zone", "us-east-1f", "planned.zone", "one of us-east-1a"),
     ("planned.zone", "us-east-1b", "planned.zone", "the file system lies in us-east-1a"),
