@@ -95,7 +95,8 @@ def refusal(job: Mapping[str, Any], roles: Collection[str]) -> str | None:
     if job.get("ServerlessJobConfig"):
         return "it is a serverless job: there is no request for machines to make again"
     if not (job.get("ResourceConfig") or {}).get("InstanceType"):
-        return "it has instance groups or preferences; only jobs of one type are taken over"
+        groups = "instance groups or preferences"
+        return f"it has {groups}; only jobs of one instance type are taken over"
     if SECRET.search(json.dumps(job.get("AlgorithmSpecification") or {})):
         return "its command holds a literal secret, which may not be stored"
     if job["RoleArn"] not in roles:

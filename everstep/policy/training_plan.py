@@ -77,7 +77,7 @@ def plan_of(answer: Mapping[str, Any]) -> Plan:
 def standing(plan: Plan | None, target: Target, zones: Collection[str], now: float) -> Standing:
     """``zones``: where the team has training subnets; none: jobs run outside of any VPC."""
     if plan is None:
-        return _never(f"training plan {target.training_plan_arn} does not exist")
+        return _never(f"there is no training plan {target.training_plan_arn} here")
     name = f"training plan {plan.name}"
     if plan.status in ("Expired", "Failed"):
         return _never(f"{name} is {plan.status}" + (f": {plan.message}" if plan.message else ""))

@@ -110,7 +110,7 @@ def test_an_expired_plan_alone_ends_the_run_with_the_reason(world: World) -> Non
 def test_a_plan_that_is_bought_later_is_found_on_redrive(world: World) -> None:
     life = _life(world, PLANNED)
     assert life.go() is State.GIVE_UP
-    assert "does not exist" in str(world.run().failure)
+    assert "there is no training plan" in str(world.run().failure)
     _plan(world, -1, 24)
     life.redrives = 1
     assert life.go() is State.LAUNCH_ATTEMPT

@@ -111,7 +111,7 @@ def test_what_a_job_can_never_use_is_said_with_the_reason(name: str) -> None:
 def test_a_plan_that_does_not_exist_is_never() -> None:
     target = Target(instance_type=P5, purchase="training_plan", training_plan_arn=ARN)
     found = standing(None, target, ZONES, NOW)
-    assert (found.room, found.words) == (Room.NEVER, f"training plan {ARN} does not exist")
+    assert (found.room, found.words) == (Room.NEVER, f"there is no training plan {ARN} here")
 
 
 def test_a_launch_ends_before_its_plan_and_says_why() -> None:
