@@ -216,9 +216,8 @@ IAM_LINT = {
     "runs",
     "RESOURCE_MISMATCH states:ListExecutions": "the linter wants the ARNs of map runs too; "
     "there are none",
-    "RESOURCE_MISMATCH sagemaker:CreateTrainingJob": "the linter knows no training plans; AWS's own "
-    "AmazonSageMakerFullAccess grants it on training-plan and reserved-capacity ARNs, for jobs in a "
-    "plan",
+    "RESOURCE_MISMATCH sagemaker:CreateTrainingJob": "the linter knows no training plans; AWS's "
+    "AmazonSageMakerFullAccess grants it on their ARNs and their reserved capacity's",
     "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "
     "ARN; the statement names all three",
     "UNKNOWN_CONDITION_FOR_ACTION Unknown condition kms:EncryptionContext:aws:logs:arn": "what "
