@@ -10,6 +10,7 @@ after it was first scored.
 import argparse
 import json
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from everstep.contracts.failures import Action, FailureClass  # noqa: E402
-from everstep.policy.classify import classify  # noqa: E402
+from everstep.contracts.records import Outcome  # noqa: E402
+from everstep.policy.classify import Evidence, LogLine, classify  # noqa: E402
 from everstep.policy.reading import Where, read  # noqa: E402
 
 CORPUS = ROOT / "tests" / "policy" / "corpus.jsonl"
@@ -91,6 +93,33 @@ def table(name: str, result: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"  wrong: {x}" for x in result["wrong"])])
 
 
+def tail(ranks: int = 64, lines: int = 200) -> Evidence:
+    """A run's log as the Classify state reads it: chatter, steps, one cause, loud victims."""
+    said = [
+        LogLine(time_epoch=i, host=f"algo-{r}", text=text)
+        for r in range(ranks)
+        for i in range(0, lines, 2)
+        for text in (
+            f"[rank{r}]: step {i} | loss 2.{i:03d} | lr 3.0e-04 | tok/s {40_000 + i}",
+            f"[rank{r}]: loading part-{i}.bin of the file list into the cache of worker {i % 12}",
+        )
+    ]
+    said.append(LogLine(time_epoch=lines, host="algo-7", text="[rank7]: KeyError: 'text'"))
+    watchdog = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=911)"
+    said += [
+        LogLine(time_epoch=lines + 600, host=f"algo-{r}", text=f"[rank{r}]:[E] {watchdog}")
+        for r in range(ranks)
+    ]
+    failed = Outcome(status="Failed", secondary_status="Failed", failure_reason="AlgorithmError: ,")
+    return Evidence(outcome=failed, log=said)
+
+
+def seconds(evidence: Evidence) -> float:
+    started = time.perf_counter()
+    classify(evidence)
+    return time.perf_counter() - started
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=Path, default=CORPUS)
@@ -100,6 +129,9 @@ def main() -> None:
     entries = [json.loads(line) for line in lines if line.strip()]
     result = score(entries)
     print(table(options.file.name, result))
+    worst = read("\n".join(["socket s3 node worker timeout " * 270] * 32), Where.LOG)
+    for name, log in (("64 ranks x 200 lines", tail()), ("256 KiB of words", worst)):
+        print(f"time of {name}: {seconds(log):.2f} s")
     if options.json:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(

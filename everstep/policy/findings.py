@@ -29,6 +29,10 @@ STEPS_AFTER = 2
 """One line of another rank may come late."""
 ANY_EXCEPTION = 1_000_000
 
+_NUMBER = re.compile(r"\d+")
+_NUMBERED = re.compile(
+    r"(?i)code|stat|err|\brc\b|xid|signal|exit|http|attempt|retr|\b0 |[=:]\s*0\b"
+)
 _AWS = re.compile(
     r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
 )
@@ -49,11 +53,19 @@ class Finding(NamedTuple):
     rank: int | None = None
 
 
+def alike(line: str) -> str:
+    """Ranks say the same but for numbers, which mean something only beside some words."""
+    line = line[:TEXT_LENGTH]
+    return line if _NUMBERED.search(line) else _NUMBER.sub("0", line)
+
+
 class Table:
     def __init__(self, extra: Sequence[Rule]) -> None:
         self._of = {
             source: tuple(r for r in (*extra, *RULES) if r.source is source) for source in Source
         }
+        self._own = bool(extra)
+        self._asked: dict[str, Rule | None] = {}
 
     def find(self, source: Source, text: str) -> Rule | None:
         """The first rule of the source that matches."""
@@ -67,8 +79,11 @@ class Table:
 
     def of_line(self, line: str) -> Rule | None:
         """The rule of a line; of one that is being mended or is no error, as the job is alive."""
-        rule = self._of_line(line)
-        return rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
+        key = line if self._own else alike(line)
+        if key not in self._asked:
+            rule = self._of_line(line)
+            self._asked[key] = rule if rule is None else as_alive(line[:TEXT_LENGTH], rule)
+        return self._asked[key]
 
     def sure(self, line: str) -> Rule | None:
         """What its words say without much doubt, of a line whose form alone says little."""
@@ -143,7 +158,11 @@ def _by_words(evidence: Evidence, table: Table) -> Iterator[Finding]:
     """Last of all, and only then: it is slow, and trusts single words."""
     lines = [*_lines(evidence)][-WORDY_LINES:]
     lines += [(x.time_epoch, y, None) for x in evidence.events for y in x.text.splitlines()]
+    heard = set[str]()
     for order, (time, text, rank) in enumerate(lines):
+        if (key := alike(said(text))) in heard:
+            continue
+        heard.add(key)
         if '{"everstep"' not in text and not is_calm(text[:TEXT_LENGTH]):
             rule = table.of_words(said(text))
             if rule is not None and table.of_line(said(text)) is None:

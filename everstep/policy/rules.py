@@ -175,7 +175,8 @@ RULES: tuple[Rule, ...] = (
         r""),
     _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
         r"|NodeReady|type=(?:\w*Pressure|NetworkUnavailable) status=False", A.WAIT),
-    _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady|node .*not ready)"
+    _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady"
+        r"|node .{0,200}?not ready)"
         r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
         r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
         r"t ready|NodeHasDiskError|RebootRequired"),
@@ -292,7 +293,7 @@ RULES: tuple[Rule, ...] = (
     _symptom("crashed", F.UNKNOWN, rf"{c.EXIT_CRASH}|^(?!.*NCCL WARN).*{c.ERRNO_PASSING}"
         r"|(?i:segmentation fault|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b"
         r"|killed by signal: (?:segm|ille|floa)|fatal python error|double free|abruptly died"
-        r"|corrupted size|(?:free|\w*alloc|munmap_chunk)\(\): )", A.RETRY_SAME),
+        r"|corrupted size|(?:free|alloc|munmap_chunk)\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
     _symptom("aborted", F.UNKNOWN, rf"{c.EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort"
         r"|core dumped)", A.RETRY_SAME, role=Role.ECHO),
