@@ -120,6 +120,8 @@ PREEMPTED = (
     r"|terminat|interrupt)|[Ii]nstance-action.*terminate"
 )
 LAUNCH = (
+    r"Host key verif|\(publickey|start new thread|pthread_create|blas_thread_init"
+    r"|not defined in file|"
     r"(?i:\bpip3?\b.{0,80}\b(?:install|subprocess|error)\b|failed building wheel"
     r"|subprocess-exited-w"
     r"ith-error|no matching distribution|find a version that satisfies)|"
@@ -208,6 +210,7 @@ PROGRESS = (
     r"|iter(?:ation)?|epoch|global_step)s?\b[\"'\]]?[ =:|\[(]*\d[\d,]*"
     r".*(?:\bloss|\blr\b|\btok|\bgrad|samples|it/s|s/it|/sec)"
     r"|^(?!.*\bnan\b).*\d+%\|.*\d+/\d+.*it/?s?\]\s*$"
+    r"|^\{'(?:train_|eval_)?loss': [\d.]+[,}]"
 )
 """A step was made: by a loop's own line or by tqdm's bar."""
 NCCL_INFO = "NCCL INFO "
@@ -227,7 +230,8 @@ MACHINE = (
 )
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
 CALM = (
-    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?"
+    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:can|may|might|could|will) (?:\w+ )?(?:cause"
+    r"|result in|lead to)\b.*|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?"
     r"|fail\w*|exceptions?|crash\w*|missing)\b"
     r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?"
     r"|\w*err)[\"']?\s*[:=]\s*(?:0\b"
@@ -293,9 +297,10 @@ SETUP = (
 """An exception whose words are of the machine and its settings, not of the program."""
 DATA = (
     rf"^(?!.*(?:{LOUD}))(?=.*?(?:Error|Exception|Exit): ).*?"
-    r"(?i:\bindex file|\.idx\b|\bmmap length|\bconsistency check|file should be|\bdata files\b"
+    r"(?i:\bindex file|\.idx\b|\bmmap length|\bconsistency check|\bdocument sizes|file should be"
+    r"|\bdata files\b"
     r"|\b(?:data ?set|shard|corpus|manifest|jsonl|parquet|csv|tokenized \w+|training file"
-    r"|label)s?\b"
+    r")s?\b"
     r".{0,60}\b(?:is|are|has|have|does|do|was|not|no|empty|missing|invalid|mismatch|corrupt)\b)"
 )
 """An exception whose words are of files of samples."""

@@ -4,6 +4,7 @@ The kinds are those of ``Where``. JSON of a known shape becomes status, codes an
 facts; wrappers that SDKs put around a FailureReason are taken off.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -55,15 +56,21 @@ _GO = re.compile(r"(?s)operation error [\w ]+: (\w+), .*(?:, |api error )([A-Z]\
 _MODULE = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|_+(?=[A-Za-z])")
 _FIELD = re.compile(
-    r"[\"']?\b(TrainingJobStatus|SecondaryStatus|StatusMessage|FailureReason)[\"']?"
-    r"\s*[:=]\s*[\"']?([^\"'\n,}]+)"
+    r"[\"']?\b(?:(?P<word>TrainingJobStatus|SecondaryStatus)[\"']?\s*[:=|]\s*[\"']?(?P<is>\w+)"
+    r"|(?P<text>StatusMessage|FailureReason)[\"']?\s*[:=|]\s*[\"']?(?P<says>[^\"'\n,}|]+))"
 )
 """A field of DescribeTrainingJob where it was printed as YAML, a table or a Python dict."""
 _CONSOLE = re.compile(r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?([A-Z]\w+) - (.*?)\.*\s*$")
 _DESCRIBED = re.compile(r"^\s*(?:-\s+)?\"?([A-Za-z][\w /-]{0,40})\"?\s*:\s+(\S.*)$")
 _CONDITION = re.compile(r"^\s*([A-Z]\w{2,40})\s+(True|False|Unknown)\s")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T_](\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(Z|[+-]\d\d:?\d\d)?")
-_STOPPED = frozenset({"Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
+_OVER = re.compile(
+    r"(?i)max\w*(runtime|wait|pending)\w* ?exceeded"
+    r"|exceeded (?:the )?max\w*(runtime|wait|pending)"
+)
+_STOPPED = frozenset(
+    {"Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded", "MaxPendingTimeExceeded"}
+)
 _ENDED = frozenset({"Failed", "Completed"})
 
 
@@ -108,6 +115,10 @@ def time_of(line: str) -> float | None:
     return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
 
 
+DICT_LENGTH = 16_384
+"""Python's own parser is not to be given a megabyte."""
+
+
 def parse_json(text: str) -> dict[str, Any] | None:
     """None for what is not one JSON object."""
     if not text.lstrip().startswith("{"):
@@ -115,7 +126,12 @@ def parse_json(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except ValueError:
-        return None
+        if len(text) > DICT_LENGTH:
+            return None
+        try:
+            found = ast.literal_eval(text.strip())  # a dict as Python prints it
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
     return found if isinstance(found, dict) else None
 
 
@@ -236,6 +252,9 @@ def _status(text: str) -> Outcome:
     last, message = seen[-1] if seen else ("", text.strip())
     if not seen and message in TERMINAL_JOB_STATUSES | _STOPPED:
         last = message
+    elif not seen and (over := _OVER.search(message)):
+        kind = (over[1] or over[2]).lower()
+        last = "MaxRuntimeExceeded" if kind == "runtime" else "MaxWaitTimeExceeded"
     ended = "Stopped" if last in _STOPPED else last if last in _ENDED else "InProgress"
     return Outcome(
         status=ended,
@@ -247,7 +266,10 @@ def _status(text: str) -> Outcome:
 
 def _printed(text: str) -> dict[str, Any] | None:
     """The last value of each field; None where no status is among them."""
-    found = {match[1]: match[2].strip() for match in _FIELD.finditer(text)}
+    found = {
+        match["word"] or match["text"]: (match["is"] or match["says"]).strip()
+        for match in _FIELD.finditer(text)
+    }
     if not {"TrainingJobStatus", "SecondaryStatus"} & found.keys():
         return None
     steps = re.findall(r"[\"']?\bStatus[\"']?\s*[:=]\s*[\"']?(\w+)", text)

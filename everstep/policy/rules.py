@@ -237,7 +237,8 @@ RULES: tuple[Rule, ...] = (
         0.6),
     _log("nan", F.DIVERGED, p.NONFINITE),
     _log("time-limit", F.MAX_RUNTIME, p.TIME_LIMIT),
-    _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|instance-terminated-by-user"
+    _log("job-cancelled", F.USER_STOP, r"UserInitiatedShutdown|(?:killed|deleted|cancel+ed) (?:by"
+        r"|at request of) (?:the )?(?:owner|user)\b|instance-terminated-by-user"
         r"|\bJOB \d+ ON \S+ CANCELLED AT \S+ (?:by|\*)|CANCELLED AT \S+ by (?:user|uid)|scancel"),
     _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount"
         r"|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
@@ -327,9 +328,10 @@ RULES: tuple[Rule, ...] = (
     _sure("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80)),
     _words("words:store", F.STORAGE_TRANSIENT, w.near(w.STORE, w.LOST)),
     _words("words:taken", F.INTERRUPTED, w.near(w.HELD, w.TAKEN)),
+    _words("words:setup", F.BAD_CONFIG, w.near(w.BUILT, w.ILL, 30)),
     _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
     _sure("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME),
-    _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.ILL, 30)),
+    _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.ILL)),
     _words("words:denied", F.BAD_CONFIG, rf"(?i){w.DENIED}"),
     _words("words:data", F.BAD_DATA, w.near(w.DATA, rf"{w.CORRUPT}|{w.ABSENT}", 40)),
     _words("words:checkpoint", F.BAD_DATA, w.near(w.CHECKPOINT, w.CORRUPT, 40)),

@@ -30,7 +30,8 @@ LOST = (
     r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
     r"|couldn't|failure to) (?:re)?(?:connect|contact|reach|communicate|resolve|open a? ?(?:conn"
     r"|socket)|establish)|\bdied\b|\bdead\b|disappeared|\bstale\b|\binterrupted\b|\bno route"
-    r"|temporar|\bno response|\bterminated\b|\bunexpectedly|\bvanished|\bdropping|\bno heartbeat"
+    r"|temporar|\bno response|\bterminated\b|\bunexpectedly|retries exceeded|\brequest failed"
+    r"|\bvanished|\bdropping|\bno heartbeat"
     r"|missed heartbeat"
 )
 BUSY = (
@@ -44,7 +45,8 @@ DENIED = (
     r":\w+ )?(?:token|key|password)|\bunauthenticated|\bgated\b|\bprivate\b"
 )
 ABSENT = (
-    r"\bnot (?:be )?(?:found|exist|located|registered|set|specified|defined|provided|installed|pres"
+    r"\bno (?:entries|records|samples|rows|data|files|objects|keys?)\b|\bnot (?:be )?(?:found"
+    r"|exist|located|registered|set|specified|defined|provided|installed|pres"
     r"ent|configured|mounted|built|compiled|available)\b|\bno such|\bmissing|\bdoes ?n[o']t "
     r"(?:exist|contain|have)|(?:cannot|can't|could not|couldn't|unable to|failed to|did not) (?:fin"
     r"d|locate|open|load|import|fetch|read)|\b404\b|\bundefined|\bunset\b|\bempty\b|\bno (?:\w+ "
@@ -128,7 +130,8 @@ NETWORK = (
     r"|\bremote\b|\bworker|\brank\b|\bservice\b|\bheartbeat|\bport\b|\burl\b|\blink\b|\bagent\b"
 )
 COLLECTIVE = (
-    r"\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bbarrier|\bbroadcast"
+    r"\branks?\b|\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bbarrier"
+    r"|\bbroadcast"
     r"|collective|rendezvous|process ?group|\brccl|\bgloo"
 )
 WAITED = (
@@ -182,3 +185,4 @@ TIME = (
 PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
+BUILT = r"\bset-?up\b|\binstall|\bbuil[dt]\b|\bcompil|\bplugin|\bimport"
