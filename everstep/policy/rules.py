@@ -133,7 +133,7 @@ RULES: tuple[Rule, ...] = (
     _event("preempted-requeued", F.INTERRUPTED, r"(?:Preempted to accommodate|EvictedDueToPreempt"
         r"|EvictedByPreemption|reason=(?:Preempted|InCohortReclamation|InClusterQueue))", A.WAIT,
         "the queue admits it again by itself"),
-    _event("queue-never", F.QUOTA, r"request > maximum capacity|exceeds? (?:maximum|nominal) ",
+    _event("queue-never", F.QUOTA, r"> maximum capacity|exceeds? (?:maximum|nominal) ",
         A.DO_NOT_RETRY),
     _event("queue-config", F.BAD_CONFIG, r"couldn't assign flavors(?!.*(?:insufficient|borrowing"
         r"|quota for)).*(?:untolerated taint|doesn't match|not match)"),
@@ -162,6 +162,9 @@ RULES: tuple[Rule, ...] = (
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
         r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
+    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = (?:DeadlineExceeded"
+        r"|Unavailable|Aborted)|context deadline exceeded)", A.WAIT, "kubelet tries again by"
+        " itself"),
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
     _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
         r"|XID\d+Warning", A.WAIT, "an event only"),

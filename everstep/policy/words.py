@@ -96,7 +96,7 @@ ILL = (
     r"|reboot|\bcr"
     r"ash|unrespons|unreachable|\breplac|\blost\b|\bdefect|\bimpaired|\bfault|\bretire"
     r"|\bunexpectedly"
-    r"|\bi/?o error|\bstatus check|machine check"
+    r"|\bi/?o error|\bstatus check|quarantin|\bcordon|machine check"
 )
 NONFINITE = (
     r"\bnan(?:s|'s)?\b|\binf(?:s|inity)?\b|non-?finite|not finite|infinite|diverg|explod"
