@@ -162,9 +162,8 @@ RULES: tuple[Rule, ...] = (
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
         r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
-    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = (?:DeadlineExceeded"
-        r"|Unavailable|Aborted)|context deadline exceeded)", A.WAIT, "kubelet tries again by"
-        " itself"),
+    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = DeadlineExceeded|context dea"
+        r"dline exceeded)", A.WAIT, "kubelet tries again by itself"),
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
     _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
         r"|XID\d+Warning", A.WAIT, "an event only"),
