@@ -5,6 +5,7 @@ import re
 from everstep.contracts.failures import Action, FailureClass
 from everstep.policy.patterns import (
     CALM,
+    GARBAGE,
     GAVE_UP,
     MACHINE,
     NCCL_INFO,
@@ -73,7 +74,7 @@ def is_progress(line: str) -> bool:
 
 def is_calm(line: str) -> bool:
     """Printed by a job at work, beside an error and without one."""
-    return NCCL_INFO in line or is_progress(line)
+    return NCCL_INFO in line or GARBAGE in line or is_progress(line)
 
 
 def tells_of_trouble(line: str) -> bool:

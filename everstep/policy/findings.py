@@ -29,6 +29,8 @@ STEPS_AFTER = 2
 """One line of another rank may come late."""
 ANY_EXCEPTION = 1_000_000
 
+_CAUSES = frozenset(f"words:{x}" for x in ("gpu-memory", "memory", "disk", "nan", "gpu"))
+"""What a victim's words never speak of."""
 _NUMBER = re.compile(r"\d+")
 _NUMBERED = re.compile(
     r"(?i)code|stat|err|\brc\b|xid|signal|exit|http|attempt|retr|\b0 |[=:]\s*0\b"
@@ -140,7 +142,7 @@ def by_text(evidence: Evidence, table: Table) -> list[Finding]:
             )
             if rule is not None:
                 found.append(Finding(4, rule.role, event.time_epoch, order, rule, text))
-    if all(f.role > Role.MURMUR for f in found):
+    if all(f.role >= Role.VICTIM for f in found):
         found += _by_words(evidence, table)
     return found
 
@@ -165,8 +167,12 @@ def _by_words(evidence: Evidence, table: Table) -> Iterator[Finding]:
         heard.add(key)
         if '{"everstep"' not in text and not is_calm(text[:TEXT_LENGTH]):
             rule = table.of_words(said(text))
-            if rule is not None and table.of_line(said(text)) is None:
-                yield Finding(4, rule.role, time, order, rule, text, rank)
+            known = table.of_line(said(text))
+            if rule is None or (known is not None and known.confidence >= SURE):
+                continue
+            if rule.role is Role.MURMUR and rule.id in _CAUSES:
+                rule = rule._replace(role=Role.SYMPTOM)
+            yield Finding(4, rule.role, time, order, rule, text, rank)
 
 
 def _raised(evidence: Evidence, table: Table) -> Finding | None:

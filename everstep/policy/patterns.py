@@ -70,7 +70,7 @@ GPU_BROKEN = (
     rf"|lost|cannot)|{CUDA_BROKEN}"
 )
 HOST_BROKEN = (
-    r"Machine check|Hardware Error\]|I/O error, dev"
+    r"(?i:status ?checks? ?failed)|Machine check|Hardware Error\]|I/O error, dev"
     rf"|{ERRNO_BROKEN}|soft lockup|self-detected stall|Kernel panic|EXT4-fs error"
     r"|reason set to: |state set to (?:FAIL|DOWN)|on failed node|[Nn]ode fail(?:ure|ed)?\b"
     r"|DUE TO NODE|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)"
@@ -119,6 +119,8 @@ PREEMPTED = (
     r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
     r"|terminat|interrupt)|[Ii]nstance-action.*terminate"
 )
+SLURM_WAITS = r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime|Licenses)\)"
+SLURM_LIMIT = r"\((?:QOS|Assoc)\w+\)|\bPENDING\b.*\b(?:QOS|Assoc)\w+"
 LAUNCH = (
     r"Host key verif|\(publickey|start new thread|pthread_create|blas_thread_init"
     r"|not defined in file|"
@@ -201,7 +203,8 @@ RETRYING = (
 )
 """A program that is at it itself: the job is alive, unless it says next that it gave up."""
 GAVE_UP = (
-    r"(?i)giv(?:ing|en?) up|gave up|exhausted|max(?:imum)? (?:number of )?(?:retries|attempts)|aft"
+    r"(?i)sending sigkill|\baborting\b|\bterminating\b|giv(?:ing|en?) up|gave up|exhausted"
+    r"|max(?:imum)? (?:number of )?(?:retries|attempts)|aft"
     r"er "
     r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
 )
@@ -213,6 +216,8 @@ PROGRESS = (
     r"|^\{'(?:train_|eval_)?loss': [\d.]+[,}]"
 )
 """A step was made: by a loop's own line or by tqdm's bar."""
+GARBAGE = "more than 1EB memory"
+"""What a timed-out collective left behind, not a size that anyone asked for."""
 NCCL_INFO = "NCCL INFO "
 """Told beside an error, and just as well without one."""
 WARNING = (

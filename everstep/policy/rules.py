@@ -24,6 +24,8 @@ _event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
 _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
+_QUEUED = "the queue starts it by itself"
+_LOOK = "only the look at the job failed"
 _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
 _words = partial(Rule, Source.WORDS, role=Role.MURMUR, confidence=0.3, in_run=_NOT_SURE)
 _sure = partial(_words, confidence=0.5)
@@ -49,10 +51,9 @@ RULES: tuple[Rule, ...] = (
 
     # --- reason: the prefix before the first colon outranks every word behind it
     _reason("watcher-busy", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b.*\[calling (?:Describe|List|Get"
-        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, "only the look at the job fail"
-        "ed"),
-    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*//(?:logs"
-        r"|monitoring|events)\.", A.WAIT, "only the look at the job failed"),
+        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, _LOOK),
+    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*(?://(?:logs"
+        r"|monitoring|events)\.|\b(?:describe|list|get_log)_\w+\()", A.WAIT, _LOOK),
     _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL"
         r"|HTTPClient|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+"
         r"/)"),
@@ -75,7 +76,8 @@ RULES: tuple[Rule, ...] = (
     _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Za-z]", A.DO_NOT_RETRY),
     _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
     _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
-    _reason("limit-other", F.QUOTA, r"(?:\w+LimitExceeded\w*|LimitExceeded\w*|\w*QuotaExceeded\w*"
+    _reason("limit-other", F.QUOTA, r"(?:TooMany(?!Requests)\w+|\w+LimitExceeded\w*"
+        r"|LimitExceeded\w*|\w*QuotaExceeded\w*"
         r"|MaxSpotInstanceCountExceeded|\w+CountExceeded|AddressLimitExceeded)\b", A.DO_NOT_RETRY),
     _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b", hint="a job of this name exists and is n"
         "ot ours: choose another run id"),
@@ -130,15 +132,20 @@ RULES: tuple[Rule, ...] = (
     _event("disk-evicted", F.BAD_CONFIG, r"low on resource: ephemeral-storage|ephemeral.{0,20}stora"
         r"ge.*exceed|[Uu]sage of EmptyDir|condition: \[DiskP", hint="the pod wrote more than its di"
         "sk holds"),
+    _event("node-failed-requeued", F.INFRASTRUCTURE, r"reason=NodeFailures?\b"
+        r"|replacement for a failed"
+        r" node", A.WAIT, _QUEUED),
     _event("preempted-requeued", F.INTERRUPTED, r"(?:Preempted to accommodate|EvictedDueToPreempt"
         r"|EvictedByPreemption|reason=(?:Preempted|InCohortReclamation|InClusterQueue))", A.WAIT,
-        "the queue admits it again by itself"),
+        _QUEUED),
     _event("queue-never", F.QUOTA, r"> maximum capacity|exceeds? (?:maximum|nominal) ",
         A.DO_NOT_RETRY),
-    _event("queue-config", F.BAD_CONFIG, r"couldn't assign flavors(?!.*(?:insufficient|borrowing"
+    _event("queue-config", F.BAD_CONFIG, r"(?:Inadmissible|QuotaReserved).*(?:doesn't exist"
+        r"|not found)|(?:doesn't exist|not found).*(?:Inadmissible|QuotaReserved)"
+        r"|couldn't assign flavors(?!.*(?:insufficient|borrowing"
         r"|quota for)).*(?:untolerated taint|doesn't match|not match)"),
     _event("queued", F.QUOTA, r"couldn't assign flavors|unused quota|borrowing limit|QuotaReserved("
-        r"?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, "queued: starts by itself"),
+        r"?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, _QUEUED),
     _event("quota-never", F.QUOTA, r"exceeded quota.*requested: [\w./-]+=(?P<asked>\d+)\b.*limited:"
         r" [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=p.never_fits),
     _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
@@ -162,7 +169,8 @@ RULES: tuple[Rule, ...] = (
     _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
         r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
         r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
-    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = DeadlineExceeded|context dea"
+    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = DeadlineExceeded"
+        r"|context dea"
         r"dline exceeded)", A.WAIT, "kubelet tries again by itself"),
     _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
     _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
@@ -183,7 +191,7 @@ RULES: tuple[Rule, ...] = (
         r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
         r"t ready|NodeHasDiskError|RebootRequired"),
     _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded"
-        r"|i/o timeout|429"
+        r"|i/o timeout|QPS|429"
         r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
     _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
         r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
@@ -201,9 +209,7 @@ RULES: tuple[Rule, ...] = (
         "read the pod's log", 0.5),
 
     # --- log: causes
-    # Garbage that a timed-out collective left behind, not a size that anyone asked for.
-    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY,
-        test=lambda match: "more than 1EB memory" not in match.string),
+    _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY),
     _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:ibv_reg_mr|fi_mr_reg"
         r"|register memory)\w*\b.*(?:fail"
         r"|cannot)", hint="raise the container's limit of locked memory: ulimit -l"),
@@ -257,10 +263,8 @@ RULES: tuple[Rule, ...] = (
         "wn", 0.6),
     _log("slurm-held", F.UNKNOWN, r"\([^()]{0,80}\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
-    _log("slurm-waits", F.CAPACITY, r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime"
-        r"|Licenses)\)", A.WAIT, "the queue starts it by itself"),
-    _log("slurm-limit-waits", F.QUOTA, r"\((?:QOS|Assoc)\w+\)", A.WAIT, "the queue starts it by its"
-        "elf"),
+    _log("slurm-waits", F.CAPACITY, p.SLURM_WAITS, A.WAIT, _QUEUED),
+    _log("slurm-limit-waits", F.QUOTA, p.SLURM_LIMIT, A.WAIT, _QUEUED),
     _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
     _log("bad-data", F.BAD_DATA, p.CORRUPT),
@@ -303,7 +307,8 @@ RULES: tuple[Rule, ...] = (
     _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
         r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
     _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
-        rf"|: Terminated$|Terminating StepId|CANCELLED AT \S+ \*\*\*"
+        rf"|: Terminated$|^\(?No reason (?:was )?(?:provided|given)|Terminating StepId"
+        rf"|CANCELLED AT \S+ \*\*\*"
         r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
         role=Role.ECHO),
 
@@ -325,13 +330,14 @@ RULES: tuple[Rule, ...] = (
     _sure("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30)),
     _sure("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40)),
     _sure("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE)),
+    _words("words:setup", F.BAD_CONFIG, w.near(w.BUILT, w.ILL, 30)),
+    _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
     _sure("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY)),
     _sure("words:busy", F.THROTTLING, rf"(?i){w.BUSY}"),
+    _sure("words:stalled", F.COMMUNICATION_HANG, w.STALLED),
     _sure("words:collective", F.COMMUNICATION_HANG, w.near(w.COLLECTIVE, w.WAITED, 80)),
     _words("words:store", F.STORAGE_TRANSIENT, w.near(w.STORE, w.LOST)),
     _words("words:taken", F.INTERRUPTED, w.near(w.HELD, w.TAKEN)),
-    _words("words:setup", F.BAD_CONFIG, w.near(w.BUILT, w.ILL, 30)),
-    _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
     _sure("words:network", F.INFRASTRUCTURE, w.near(w.NETWORK, w.LOST, 40), A.RETRY_SAME),
     _words("words:node", F.INFRASTRUCTURE, w.near(w.NODE, w.ILL)),
     _words("words:denied", F.BAD_CONFIG, rf"(?i){w.DENIED}"),

@@ -16,7 +16,8 @@ def near(subject: str, symptom: str, reach: int = REACH) -> str:
 
 # --- what is wrong
 SHORT = (
-    r"\binsufficient|\bnot (?:have )?(?:enough|sufficient)|\bout of\b|exhaust|\bran out|\brun out"
+    r"\breached (?:your|the|its)\b|\binsufficient|\bnot (?:have )?(?:enough|sufficient)"
+    r"|\bout of\b|exhaust|\bran out|\brun out"
     r"|\bno (?:free|available|more|remaining)|(?:cannot|can't|unable to|failed to|could not"
     r"|couldn't"
     r") (?:be )?(?:m?alloc|allocate|reserve|provision|obtain|fulfil)|\bexceed|\bover (?:the )?limit"
@@ -36,7 +37,8 @@ LOST = (
 )
 BUSY = (
     r"throttl|\brate[ _-]?(?:limit|exceed)|too many (?:concurrent )?(?:requests|connections|calls)"
-    r"|slow ?_?down|\btoo busy|\bbusy\b|overload|back-?pressure|request rate|\b429\b|\bretry later"
+    r"|(?<!thermal )slow ?_?down|\btoo busy|\bbusy\b|overload|back-?pressure|request rate|\b429\b"
+    r"|\bretry later"
     r"|\btry (?:your request )?again(?: later| shortly|\.? *(?:\[calling|$))|\bcongest"
 )
 DENIED = (
@@ -77,7 +79,8 @@ CORRUPT = (
 )
 FAULT = (
     r"\bfail(?:ed|ure|ing|s)?\b|\bfault|\berrors?\b|uncorrect|unhealthy|degraded|\bfatal|\bdead\b"
-    r"|\b(?:is|went|marked|setting|link) down\b|\bfell\b|\bfallen|\bnot ready|\bstuck|\bhang\b"
+    r"|\b(?:is|went|mark(?:ed|ing)|setting|link) down\b|\bfell\b|\bfallen|\bnot ready|\bstuck"
+    r"|\bhang\b"
     r"|lock-?up|\bpanic|\bneeds? (?:a )?reset|reset required|\bbroken|overheat|over-?temp"
     r"|\bslowdown|\bretired|\bimpaired|\bdefective|\bdamaged|\bnot (?:detected|visible|responding)"
     r"|\bonly \d+ (?:\w+ )?detected|\blost\b|\bmissing|\breplac\w+|\bexpected \d+"
@@ -90,7 +93,8 @@ TAKEN = (
     r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
 )
 ILL = (
-    r"uncorrect|unhealthy|degraded|\bfatal|\bdead\b|\b(?:is|went|marked|setting|set to) down\b"
+    r"uncorrect|unhealthy|degraded|\bfatal|\bdead\b|\b(?:is|went|mark(?:ed|ing)|setting"
+    r"|set to) down\b"
     r"|\bfail(?:ed|"
     r"ure)\b|\bnot (?:ready|respond|reach|running)|\bstuck|\bhung\b|lock-?up|\bpanic|\breset\b"
     r"|reboot|\bcr"
@@ -186,3 +190,8 @@ PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
 BUILT = r"\bset-?up\b|\binstall|\bbuil[dt]\b|\bcompil|\bplugin|\bimport"
+STALLED = (
+    r"(?i)\bno (?:steps?|progress|output|iterations?) (?:for|in|since)\b|made no progress"
+    r"|\bhang detected"
+    r"|\bnot (?:stepped|progressed|advanced) (?:for|since)|did not (?:step|progress|advance)"
+)
