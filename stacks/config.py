@@ -24,7 +24,7 @@ ENV_NAME = re.compile(r"^[a-z][a-z0-9]{0,11}$")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Network(_Section):

@@ -68,7 +68,8 @@ class TrainerConfig(Section):
         except ValidationError as error:
             cause = error
             wrong += [
-                f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})"
+                f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} "
+                f"(got {e['input']!r})"
                 for e in error.errors(include_url=False)
             ]
         except ValueError as error:

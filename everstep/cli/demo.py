@@ -11,7 +11,7 @@ from typing import Any
 
 from everstep.cli.cloud import Cloud
 from everstep.cli.deploy import ROOT, remove
-from everstep.cli.errors import fail
+from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.cli.local import MINUTE, begin, emulator, populate
 from everstep.cli.output import emit, say, show_end
 from everstep.cli.spec_file import read_json
@@ -33,7 +33,11 @@ def run_demo(spec_file: Path, as_json: bool) -> int:
     raw = read_json(spec_file)
     spec, problems = check_spec(raw)
     if spec is None:
-        fail(describe(problems, str(spec_file)), "give a spec that `everstep run` would take")
+        fail(
+            describe(problems, str(spec_file)),
+            "give a spec that `everstep run` would take",
+            see=SPEC_PAGE,
+        )
     (ROOT / ".everstep").mkdir(exist_ok=True)
     clear_killed(ROOT / ".everstep")
     work = Path(tempfile.mkdtemp(prefix="demo-", dir=ROOT / ".everstep"))

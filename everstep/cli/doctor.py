@@ -16,7 +16,7 @@ from rich.text import Text
 
 from everstep.cli.cloud import Cloud, default_env, error_code
 from everstep.cli.doctor_checks import CHECKS, FIRST, SPEC_CHECKS, Finding, Look, config_of
-from everstep.cli.errors import NOT_ARRIVED, CliError, fail
+from everstep.cli.errors import NOT_ARRIVED, SPEC_PAGE, CliError, fail
 from everstep.cli.options import Env, Json
 from everstep.cli.output import emit, out, say
 from everstep.cli.spec_file import read_json
@@ -90,7 +90,11 @@ def _advice(error: BotoCoreError) -> str:
 def _spec(path: Path) -> RunSpec:
     spec, problems = check_spec(read_json(path))
     if spec is None:
-        fail(describe(problems, f"run spec {path}"), "mend these and run the command again")
+        fail(
+            describe(problems, f"run spec {path}"),
+            "mend these and run the command again",
+            see=SPEC_PAGE,
+        )
     return spec
 
 

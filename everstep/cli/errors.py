@@ -15,13 +15,22 @@ EXIT_CODES = {
 """Of every command: docs/cli.md has the same table."""
 
 
+PAGE, SPEC_PAGE = "docs/errors.md", "docs/run-spec.schema.json"
+"""Where an error is read on: in general, and of a run spec's fields."""
+
+
 class CliError(Exception):
-    """Printed as ``error: …`` and ``hint: …``; never a traceback."""
+    """Printed as ``shown``; never a traceback."""
 
-    def __init__(self, what: str, hint: str, code: int = BAD_INPUT) -> None:
+    def __init__(self, what: str, hint: str, code: int = BAD_INPUT, see: str = PAGE) -> None:
         super().__init__(what)
-        self.what, self.hint, self.code = what, hint, code
+        self.what, self.hint, self.code, self.see = what, hint, code, see
+
+    @property
+    def shown(self) -> str:
+        """What failed with which value, what to do, where to read on."""
+        return f"error: {self.what}\nhint: {self.hint}\nsee: {self.see}"
 
 
-def fail(what: str, hint: str, code: int = BAD_INPUT) -> NoReturn:
-    raise CliError(what, hint, code)
+def fail(what: str, hint: str, code: int = BAD_INPUT, see: str = PAGE) -> NoReturn:
+    raise CliError(what, hint, code, see)

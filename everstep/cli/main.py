@@ -12,7 +12,7 @@ from everstep.cli.capacity import capacity
 from everstep.cli.classify import classify
 from everstep.cli.destroy import destroy
 from everstep.cli.doctor import doctor
-from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, CliError
+from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, PAGE, CliError
 from everstep.cli.logs import logs
 from everstep.cli.output import say
 from everstep.cli.plan import plan
@@ -62,16 +62,20 @@ def main() -> None:
     try:
         app()
     except CliError as error:
-        say(f"error: {error.what}\nhint: {error.hint}")
+        say(error.shown)
         sys.exit(error.code)
     except (ClientError, BotoCoreError) as error:
         say(
             f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are "
-            "read as the AWS CLI reads them; `everstep local status` shows an emulator's"
+            "read as the AWS CLI reads them; `everstep local status` shows an emulator's\n"
+            f"see: {PAGE}"
         )
         sys.exit(NOT_FOUND)
     except OSError as error:
-        say(f"error: this machine said: {error}\nhint: disk full, or a folder that is not yours?")
+        say(
+            f"error: this machine said: {error}\nhint: disk full, or a folder that is not yours?\n"
+            f"see: {PAGE}"
+        )
         sys.exit(NOT_ARRIVED)
     except KeyboardInterrupt:
         say("interrupted; a run that was started goes on")

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import stack_cost
 from everstep.cli.cloud import default_env
-from everstep.cli.errors import fail
+from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit
 from everstep.cli.plan_figures import Asked, figures
@@ -127,5 +127,9 @@ def _checked(path: Path) -> RunSpec:
     if spec is not None:
         problems = [*memory_problems(spec), *host_problems(spec)]
     if spec is None or problems:
-        fail(describe(problems, f"run spec {path}"), "mend these and run the command again")
+        fail(
+            describe(problems, f"run spec {path}"),
+            "mend these and run the command again",
+            see=SPEC_PAGE,
+        )
     return spec

@@ -9,7 +9,7 @@ import typer
 
 from everstep.cli import executions
 from everstep.cli.cloud import Cloud
-from everstep.cli.errors import NOT_ARRIVED, OK, fail
+from everstep.cli.errors import NOT_ARRIVED, OK, SPEC_PAGE, fail
 from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit, say, show_end
 from everstep.cli.spec_file import read_json
@@ -43,7 +43,11 @@ def run(
     _, problems = check_spec(raw)
     problems += problem_of_run_id(run_id)
     if problems:
-        fail(describe(problems, f"run spec {spec}"), "mend these and run the command again")
+        fail(
+            describe(problems, f"run spec {spec}"),
+            "mend these and run the command again",
+            see=SPEC_PAGE,
+        )
     cloud = cloud_of(env)
     arn = executions.start(cloud, cloud.machine_arn(team), run_id, raw)
     if arn is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from everstep.cli.errors import fail
+from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.cli.output import emit, say
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec
@@ -115,7 +115,11 @@ def _spec(path: Path | None, gpus: int | None, instance_type: str, spot: bool) -
         )
     given, problems = check_spec(read_json(path))
     if given is None:
-        fail(describe(problems, f"run spec {path}"), "mend these and run the command again")
+        fail(
+            describe(problems, f"run spec {path}"),
+            "mend these and run the command again",
+            see=SPEC_PAGE,
+        )
     if gpus is None:
         return given
     targets = [x.model_copy(update={"nodes": _nodes(gpus, x.instance_type)}) for x in given.compute]

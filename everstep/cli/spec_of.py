@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from everstep.cli.errors import fail
+from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
 from everstep.contracts.records import Run
@@ -36,7 +36,11 @@ def changed(spec: dict[str, Any], changes: list[str]) -> dict[str, Any]:
         _set(spec, path.split("."), _value(text), change)
     _, problems = check_spec(spec)
     if problems:
-        fail(describe(problems, "the changed spec"), "mend these and run the command again")
+        fail(
+            describe(problems, "the changed spec"),
+            "mend these and run the command again",
+            see=SPEC_PAGE,
+        )
     return spec
 
 

@@ -116,7 +116,9 @@ class Failure(BaseModel):
 class UserRule(BaseModel):
     """A rule of the user's own (``[[rules]]`` in config), asked before the built-in ones."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     pattern: Annotated[str, Field(min_length=3, max_length=300), AfterValidator(checked_pattern)]
