@@ -36,7 +36,16 @@ def top(report: Report) -> Element:
         h("h1", report.run_id),
         h("p", report.headline, class_="headline", data_figure="headline"),
         cause,
-        h("p", h("strong", "What to do: "), report.advice, class_="todo", data_figure="advice"),
+        h(
+            "p",
+            h("strong", "What to do: "),
+            report.advice,
+            [" Here: ", h("code", f"everstep retry {report.run_id}")]
+            if report.status in (RunStatus.GAVE_UP, RunStatus.STOPPED)
+            else None,
+            class_="todo",
+            data_figure="advice",
+        ),
         h("p", list(_places(report)), class_="places"),
         [h("p", note, class_="quiet", role="note") for note in report.notes],
         h("dl", _tiles(report), class_="tiles"),

@@ -139,6 +139,7 @@ def test_what_a_user_wrote_is_text(seen: Any, place: str) -> None:
     assert found["ran"] is None
     assert found["markup"] == 0
     assert "<script>window.ran=1</script>" in found["figures"]["cause"]
+    assert found["figures"]["advice"].endswith(f"Here: everstep retry {'r' * 40}")
 
 
 def test_a_script_in_the_page_could_ask_nobody(seen: Any) -> None:
