@@ -71,7 +71,7 @@ class RunView(BaseModel):
         return {
             "launch": x.launch,
             "job": x.job_name,
-            "where": f"{x.nodes} × {x.instance_type}",
+            "where": x.where,
             "resume_step": x.resume_step,
             "last_step": self.last_step(x),
             "committed_step": x.committed_step,

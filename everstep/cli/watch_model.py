@@ -268,7 +268,7 @@ def _attempt(x: Launch, last: Reading | None) -> Attempt:
     reached = last.step if last and x.outcome is None else x.last_step
     return Attempt(
         launch=x.launch,
-        where=f"{x.nodes} × {x.instance_type}",
+        where=x.where,
         steps=f"{x.resume_step}→{'' if reached is None else reached}",
         ended=x.outcome.status if x.outcome else "",
         failure=x.failure.failure_class if x.failure else "",

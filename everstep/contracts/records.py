@@ -243,6 +243,13 @@ class Launch(BaseModel):
         return export_item(self.launch) if self.export else launch_item(self.launch)
 
     @property
+    def where(self) -> str:
+        """Its machines, for people: ``4 × ml.p5.48xlarge``, and each group beside them."""
+        hosts = [(self.nodes, self.instance_type)]
+        hosts += [(group.count, group.instance_type) for group in self.groups]
+        return " + ".join(f"{count} × {kind}" for count, kind in hosts)
+
+    @property
     def spent_attempt(self) -> bool:
         """Capacity and quota failures burn a name, not an attempt."""
         return self.decision is None or self.decision.spends_attempt

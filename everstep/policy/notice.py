@@ -105,7 +105,7 @@ def _line(x: Launch) -> str:
         end = f"{x.failure.failure_class}: {x.failure.cause}"
     else:
         end = "completed" if x.outcome and x.outcome.status == "Completed" else "not over"
-    return f"  {x.launch:>3}  {x.nodes} × {x.instance_type}, {what}, {end}"
+    return f"  {x.launch:>3}  {x.where}, {what}, {end}"
 
 
 def _subject(run: Run, kind: Kind, failure: Failure | None) -> str:

@@ -135,6 +135,6 @@ def test_a_job_of_groups_is_made_and_paid_for_with_all_of_them(world: World) -> 
     (name,) = world.sagemaker.created
     groups = world.sagemaker.jobs[name]["ResourceConfig"]["InstanceGroups"]
     assert [g["InstanceCount"] for g in groups] == [1, 3]
-    assert [g.count for g in world.launch().groups] == [3]
+    assert world.launch().where == "1 × ml.m5.large + 3 × ml.m5.xlarge"
     used = world.services().quotas.in_use("another-run")
     assert used["ml.m5.xlarge for training job usage"] == 3

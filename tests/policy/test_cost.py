@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.contracts.failures import FailureClass
-from everstep.contracts.run_spec import Budget, RunSpec
+from everstep.contracts.run_spec import Budget, Group, RunSpec, Target
 from everstep.policy.cost import Spend, over, seconds_left, spend_now, warning
 from everstep.policy.job_request import runtime_seconds
 from everstep.policy.retry import History, decide
@@ -46,6 +46,28 @@ def test_what_runs_costs_from_its_start_on_all_its_nodes() -> None:
     assert spend_now(launch, {}, T + 1800).usd is None
     pending = launch.model_copy(update={"started_epoch": None})
     assert spend_now(pending, PRICES, T + 1800) == Spend(gpu_hours=10, usd=5)
+
+
+def test_every_group_costs_and_shortens_what_a_budget_leaves() -> None:
+    group = Group(name="data", instance_type="ml.m5.large", count=4)
+    launch = launch_of(1, None).model_copy(
+        update={
+            "instance_type": "ml.p5.48xlarge",
+            "groups": [group],
+            "spent_usd": 0.0,
+            "started_epoch": T,
+        }
+    )
+    assert spend_now(launch, PRICES, T + 3600) == Spend(gpu_hours=8 + 4, usd=100 + 2)
+    target = Target(instance_type="ml.p5.48xlarge", groups=[group])
+    left = seconds_left(budget(max_usd=204), Spend(usd=0.0), target, PRICES, T)
+    assert left == pytest.approx(2 * 3600)
+
+
+def test_trainium_counts_by_chips_not_by_ranks() -> None:
+    target = Target(instance_type="ml.trn1.32xlarge")
+    left = seconds_left(budget(max_gpu_hours=16), Spend(), target, {}, T)
+    assert left == pytest.approx(3600)
 
 
 @pytest.mark.parametrize(
