@@ -8,6 +8,7 @@ from typing import Any
 
 from everstep.contracts.failures import RULES_BYTES, rules_problem
 from everstep.contracts.problems import Problem
+from stacks.debug_rules import remote_debug_problems
 from stacks.dlc import images_problems
 from stacks.file_system_rules import file_system_problems
 from stacks.planned_rules import planned_problems
@@ -187,21 +188,6 @@ def _no_internet(sections: Sections) -> Iterator[Problem]:
         )
 
 
-def _remote_debug(sections: Sections) -> Iterator[Problem]:
-    """The agent beside the container dials out, and nothing else lets a person in."""
-    network = sections.get("network")
-    if network is None or network.nat_gateways or network.vpc_id is not None:
-        return
-    for i, team in enumerate(sections.get("teams") or []):
-        if team.remote_debug and "ssmmessages" not in network.interface_endpoints:
-            yield Problem(
-                path=f"teams.{i}.remote_debug",
-                value=True,
-                message="hosts cannot reach Session Manager: neither NAT nor an endpoint",
-                hint='add "ssmmessages" to network.interface_endpoints',
-            )
-
-
 def _imported(sections: Sections) -> Iterator[Problem]:
     """An imported VPC: what we would make is then its owner's."""
     network = sections.get("network")
@@ -342,7 +328,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _endpoints,
     _no_internet,
     _imported,
-    _remote_debug,
+    remote_debug_problems,
     file_system_problems,
     planned_problems,
     _teams,
