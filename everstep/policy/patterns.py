@@ -109,7 +109,8 @@ TIME_LIMIT = (
 )
 SHARED_MEMORY = (
     r"(?i:out of shared memory|shared memory limit|\bshm\b"
-    r"|/dev/shm|(?<!PCIe )bus error|insufficient shared memory|torch_shm|unable to (?:open|mmap"
+    r"|/dev/shm|\bworker\b.{0,60}\bbus error|insufficient shared memory|torch_shm"
+    r"|unable to (?:open|mmap"
     r"|resize) shared mem)"
 )
 PREEMPTED = (
@@ -297,7 +298,8 @@ SETUP = (
     r"|divisib|\baws (?:config|cred|region)|\bdriver|CUDA_HOME|\bnvcc\b|(?:pip|conda) install"
     r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode"
     r"|choice"
-    r"|option)|\bbf16|flash.?att\w+ (?:only|requires|is not))"
+    r"|option)|\bbf16|\b(?:cuda|torch|nccl|cudnn) versions?\b|flash.?att\w+ (?:only|requires"
+    r"|is not))"
 )
 """An exception whose words are of the machine and its settings, not of the program."""
 DATA = (

@@ -18,7 +18,6 @@ from everstep.policy.rule import Role, Rule, Source
 
 F, A = FailureClass, Action
 
-
 _status, _reason = partial(Rule, Source.STATUS), partial(Rule, Source.REASON)
 _event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
 _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
@@ -85,7 +84,8 @@ RULES: tuple[Rule, ...] = (
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
-    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:No S3 objects found|Unable to (?:parse"
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:(?i:blank line|content-?type|recordio"
+        r"|libsvm)|No S3 objects found|Unable to (?:parse"
         r"|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
         r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
     _reason("client-config", F.BAD_CONFIG, r"ClientError:.*(?:caused by ValidationError"
@@ -217,8 +217,7 @@ RULES: tuple[Rule, ...] = (
     _log("file-quota-or-disk-full", F.BAD_CONFIG, p.FULL, hint="raise compute.volume_gib, or keep f"
         "ewer checkpoints"),
     _log("shared-memory", F.BAD_CONFIG, p.SHARED_MEMORY, hint="use fewer data loader workers:"
-        " SageMaker fixes the size of /"
-        "dev/shm"),
+        " SageMaker fixes the size of /dev/shm"),
     _log("efa-rules", F.BAD_CONFIG, r"insert remote address into address vector|fi_av_insert",
         hint="the EFA security group must allow all traffic to itself, in and out"),
     _log("efa-setup", F.BAD_CONFIG, p.EFA_SETUP, hint="the image's EFA software does not fit, or"
@@ -298,7 +297,8 @@ RULES: tuple[Rule, ...] = (
     _symptom("killed-rank", F.OUT_OF_MEMORY_HOST, rf"{c.EXIT_KILLED}|exited on signal 9\b|: Killed$"
         r"|: +\d+ Killed\b|^Killed$", in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
     _symptom("crashed", F.UNKNOWN, rf"{c.EXIT_CRASH}|^(?!.*NCCL WARN).*{c.ERRNO_PASSING}"
-        r"|(?i:segmentation fault|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4|7|8|11)\b"
+        r"|(?i:segmentation fault|(?<!pcie )bus error|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4"
+        r"|7|8|11)\b"
         r"|killed by signal: (?:segm|ille|floa)|fatal python error|double free|abruptly died"
         r"|corrupted size|(?:free|alloc|munmap_chunk)\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.

@@ -384,3 +384,80 @@ def test_what_the_trainer_has_survived_is_no_cause() -> None:
     assert classify(after).failure_class is F.UNKNOWN
     later = [*log, LogLine(time_epoch=4, text="KeyError: 'text'")]
     assert "KeyError" in classify(before.model_copy(update={"log": later})).cause
+
+
+# --- a form that nobody wrote down ---------------------------------------------------------------
+
+
+def log(text: str) -> Any:
+    return classify(read(text, Where.LOG))
+
+
+def test_a_subject_and_its_symptom_say_the_class_where_no_form_is_known() -> None:
+    for text, name, action in (
+        (
+            "ckptd: the parallel file system hung up on shard 7",
+            F.STORAGE_TRANSIENT,
+            "retry_backoff",
+        ),
+        ("guard: the activations reached infinity", F.DIVERGED, "do_not_retry"),
+        ("launcher: the interpreter of rank 0 is missing", F.BAD_CONFIG, "do_not_retry"),
+        ("agent: accelerator 3 is unhealthy", F.INFRASTRUCTURE, "retry_replace_node"),
+    ):
+        found = log(text)
+        assert (found.failure_class, found.action) == (name, action), text
+        assert found.rule.startswith("words:")
+        assert found.confidence <= 0.5
+
+
+def test_words_never_outrank_a_form() -> None:
+    found = log("the accelerator is unhealthy\nKeyError: 'text'")
+    assert (found.failure_class, found.cause) == (F.USER_CODE, "KeyError: 'text'")
+
+
+def test_words_of_a_run_ask_for_one_more_attempt_and_name_no_class() -> None:
+    found = classify(failed("AlgorithmError: , exit code: 1", "the accelerator is unhealthy"))
+    assert (found.failure_class, found.action) == (F.UNKNOWN, Action.RETRY_SAME)
+
+
+def test_the_name_of_an_exception_is_anyones_its_message_is_not() -> None:
+    assert log("pool.CapacityError: the buffer is full").failure_class is F.USER_CODE
+    assert log("pool.Trouble: the buffer holds nan gradients").failure_class is F.DIVERGED
+
+
+def test_whoever_passed_a_line_on_does_not_hide_it() -> None:
+    for tag in ("[1,5]<stderr>:", "(train, pid=77) ", "[rank5]: ", "algo-2 | ", "[default3]:"):
+        assert log(f"{tag}ImportError: no x").rule == "python-static", tag
+
+
+def test_steps_after_a_trouble_mean_that_it_was_survived_but_not_in_a_job_that_ended() -> None:
+    trouble = "OSError: [Errno 5] Input/output error"
+    steps = ["step 7 | loss 2.0 | tok/s 9", "step 8 | loss 2.0 | tok/s 9"]
+    assert log("\n".join([trouble, *steps])).action is Action.WAIT
+    assert log("\n".join([trouble, steps[0]])).action is not Action.WAIT
+    assert log("\n".join([*steps, trouble])).action is not Action.WAIT
+    found = classify(failed("AlgorithmError: x", trouble, *steps))
+    assert (found.failure_class, found.action) == (F.STORAGE_TRANSIENT, Action.RETRY_BACKOFF)
+
+
+def test_lines_that_differ_in_a_number_that_matters_are_asked_apart() -> None:
+    xid = "NVRM: Xid (PCI:0000:38:00): {}, pid=7, name=python"
+    for one, other in ((31, 79), (79, 31)):
+        found = explain(read(f"{xid.format(one)}\n{xid.format(other)}", Where.LOG)).findings
+        assert {f.rule.failure_class for f in found} == {F.USER_CODE, F.INFRASTRUCTURE}
+    code = "worker exited with exit code {}"
+    assert log(f"{code.format(0)}\n{code.format(137)}").failure_class is F.OUT_OF_MEMORY_HOST
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|  TrainingJobStatus | Stopped |\n|  SecondaryStatus | MaxRuntimeExceeded |",
+        "{'TrainingJobStatus': 'Stopped', 'SecondaryStatus': 'MaxRuntimeExceeded'}",
+        "TrainingJobStatus=Stopped SecondaryStatus=MaxRuntimeExceeded",
+        "Training job runtime exceeded MaxRuntimeInSeconds provided",
+    ],
+)
+def test_a_status_is_read_in_whatever_form_it_was_printed(text: str) -> None:
+    found = classify(read(text, Where.STATUS))
+    assert (found.failure_class, found.action) == (F.MAX_RUNTIME, Action.CONTINUE_AS_NEW)
