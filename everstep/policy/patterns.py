@@ -235,9 +235,35 @@ MACHINE = (
     r"|Severity\":\"Fatal"
 )
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
+_NONE = (
+    "".join(
+        rf"(?<!{x} )"
+        for x in (
+            "rank",
+            "gpu",
+            "device",
+            "node",
+            "worker",
+            "host",
+            "process",
+            "stage",
+            "step",
+            "cpu",
+            "link",
+            "port",
+            "replica",
+            "shard",
+            "attempt",
+            "code",
+            "core",
+        )
+    )
+    + "0"
+)
+"""A count of none, not the number of something."""
 CALM = (
     r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:can|may|might|could|will) (?:\w+ )?(?:cause"
-    r"|result in|lead to)\b.*|\b(?:no|0|zero|without) (?:\w+ ){0,2}(?:errors?"
+    rf"|result in|lead to)\b.*|\b(?:no|zero|without|{_NONE}) (?:\w+ ){{0,2}}(?:errors?"
     r"|fail\w*|exceptions?|crash\w*|missing)\b"
     r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?"
     r"|\w*err)[\"']?\s*[:=]\s*(?:0\b"
