@@ -278,6 +278,32 @@ def _model_group(world: World, properties: Properties, name: str) -> Made:
     return Made(group_arn, {"ModelPackageGroupArn": group_arn})
 
 
+def _build_project(world: World, properties: Properties, name: str) -> Made:
+    made = properties.get("Name") or name
+    environment = properties["Environment"]
+    variables = [
+        {"name": v["Name"], "value": v["Value"]}
+        for v in environment.get("EnvironmentVariables", [])
+    ]
+    world.client("codebuild").create_project(
+        name=made,
+        source={"type": "NO_SOURCE"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        serviceRole=properties["ServiceRole"],
+        environment={
+            "type": environment["Type"],
+            "image": environment["Image"],
+            "computeType": environment["ComputeType"],
+            "environmentVariables": variables,
+        },
+    )
+    return Made(made, {"Arn": arn("codebuild", f"project/{made}")})
+
+
+def _delete_build_project(world: World, properties: Properties, physical: str) -> None:
+    world.client("codebuild").delete_project(name=physical)
+
+
 def _file_system(world: World, properties: Properties, name: str) -> Made:
     return Made(*cfn_fsx.file_system(world, properties, name))
 
@@ -292,6 +318,7 @@ _TYPES: dict[str, tuple[Create, Delete | None, str]] = {
     "AWS::SNS::TopicPolicy": (_topic_policy, None, ""),
     "AWS::SNS::Subscription": (_subscription, _unsubscribe, ""),
     "AWS::CloudWatch::Alarm": (_alarm, _delete_alarm, "AlarmName"),
+    "AWS::CodeBuild::Project": (_build_project, _delete_build_project, "Name"),
     "AWS::FSx::FileSystem": (_file_system, None, ""),
     "AWS::FSx::DataRepositoryAssociation": (_association, None, ""),
     "AWS::EC2::SecurityGroupEgress": (_egress, None, ""),

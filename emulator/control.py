@@ -92,6 +92,14 @@ class Control:
         """Answer a quota's open increase request: ``APPROVED``, ``DENIED``, ``CASE_OPENED`` …"""
         self._post("quota_answer", name=name, status=status)
 
+    def hold_builds(self, on: bool = True) -> None:
+        """CodeBuild builds that start from now on go on until ``end_builds``."""
+        self._post("hold_builds", on=on)
+
+    def end_builds(self, status: str) -> None:
+        """End each build that goes on: ``SUCCEEDED`` (its tag is pushed), ``FAILED`` …"""
+        self._post("end_builds", status=status)
+
     def training_plan(
         self, name: str, kind: str, count: int, start: float, end: float, zone: str
     ) -> str:

@@ -44,6 +44,8 @@ class ControlApi:
             ("POST", "settings"): self._settings,
             ("POST", "quota"): self._quota,
             ("POST", "quota_answer"): self._quota_answer,
+            ("POST", "hold_builds"): self._hold_builds,
+            ("POST", "end_builds"): self._end_builds,
             ("POST", "training_plan"): lambda body: {
                 "arn": self._emulator.training.plans.put(**body)
             },
@@ -164,6 +166,14 @@ class ControlApi:
 
     def _quota_answer(self, body: Body) -> Body:
         self._emulator.quotas.answer(body["name"], body["status"])
+        return {}
+
+    def _hold_builds(self, body: Body) -> Body:
+        self._emulator.builds.hold = bool(body["on"])
+        return {}
+
+    def _end_builds(self, body: Body) -> Body:
+        self._emulator.builds.end(body["status"])
         return {}
 
     def _s3_slowdown(self, body: Body) -> Body:

@@ -17,6 +17,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.access_log import AccessLog
+from emulator.builds import Builds
 from emulator.bus import Bus
 from emulator.cfn_engine import CloudFormation
 from emulator.control_api import ControlApi
@@ -51,12 +52,20 @@ class Emulator:
         self.bus = Bus(self.world, self.lambdas)
         self.executions = Executions(self.world, self.bus, self.lambdas)
         self.quotas = Quotas()
+        self.builds = Builds(self.world)
         self.training = TrainingApi(self.world, self.bus, self.quotas)
         self.cloudformation = CloudFormation(self.world)
         self.schedules = Schedules(self.world, self.lambdas, self.bus)
         self.pollers = QueuePollers(self.world, self.lambdas)
         self.front.control = ControlApi(self).handle
-        for part in (self.bus, self.executions, self.quotas, self.training, LogFilter()):
+        for part in (
+            self.bus,
+            self.executions,
+            self.quotas,
+            self.builds,
+            self.training,
+            LogFilter(),
+        ):
             part.register(self.front)
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None

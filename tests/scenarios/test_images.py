@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 import pytest
 
-from everstep.contracts.names import repository_name
+from emulator.access_report import access_report
+from everstep.contracts.names import image_project_name, repository_name
 from everstep.contracts.records import job_name
 from tests.scenarios.lab import Lab
 from tests.scenarios.test_control_plane import check_arrived
@@ -59,3 +61,42 @@ def test_an_image_that_is_not_there_is_refused_with_what_is(lab: Lab) -> None:
     assert "it has " in ended["cause"]
     assert "stable" in ended["cause"]
     assert lab.jobs_of("no-image") == []
+
+
+@pytest.fixture
+def building(lab: Lab) -> Iterator[str]:
+    """The tag of the stack's own content hash, whose build goes on."""
+    lab.control.hold_builds()
+    client = lab.cloud.client("codebuild")
+    project = image_project_name("local", "trainer")
+    build = client.start_build(projectName=project)["build"]
+    variables = {v["name"]: v["value"] for v in build["environment"]["environmentVariables"]}
+    yield variables["TAG"]
+    lab.control.hold_builds(on=False)
+    lab.control.end_builds("STOPPED")
+
+
+def test_a_run_waits_for_its_build_and_spends_no_attempt(lab: Lab, building: str) -> None:
+    spec = lab.foreign(steps=10)
+    spec["trainer"]["image"] = f"trainer:{building}"
+    arn = lab.start("unbuilt", spec)
+    lab.until(lambda: lab.status_of("unbuilt") == "waiting", "a run that waits for its image")
+    waiting = lab.cloud.run("unbuilt").waiting
+    assert waiting is not None
+    assert f"image trainer:{building} is being built: https://" in waiting.reason
+    assert lab.jobs_of("unbuilt") == []
+    lab.control.end_builds("FAILED")
+    ended = lab.end(arn)
+    assert (ended["status"], ended["error"]) == ("FAILED", "BadConfig")
+    assert "its newest build ended with FAILED" in ended["cause"]
+    assert "the build's log: https://" in ended["cause"]
+
+    project = image_project_name("local", "trainer")
+    lab.cloud.client("codebuild").start_build(projectName=project)
+    lab.aws("stepfunctions", "redrive-execution", "--execution-arn", arn)
+    lab.until(lambda: lab.status_of("unbuilt") == "waiting", "a run that waits again")
+    lab.control.end_builds("SUCCEEDED")
+    assert lab.end(arn)["status"] == "SUCCEEDED"
+    check_arrived(lab, "unbuilt", 10, launches=1)
+    assert "@sha256:" in image_of(lab, "unbuilt", 1)
+    assert access_report(lab.work)["denied"] == []
