@@ -60,6 +60,7 @@ class RunView(BaseModel):
             "steps_lost": paid.steps_lost,
             "goodput": paid.ratio,
             "note": self.run.note,
+            "images": {name: x.model_dump() for name, x in (self.run.images or {}).items()},
             "export": self.run.export_uri,
             "model_package": self.run.model_package_arn,
             "waiting": self.run.waiting.reason if self.run.waiting else None,

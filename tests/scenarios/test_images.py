@@ -46,6 +46,8 @@ def test_a_tag_that_moves_in_mid_run_does_not_change_the_run(lab: Lab) -> None:
     images = {image_of(lab, "pinned", launch) for launch in (1, 2)}
     (image,) = images
     assert image.endswith(f"/{REPOSITORY}@{before}")
+    told = lab.view("pinned").summary()["images"]
+    assert told == {"trainer:stable": {"uri": image, "critical_findings": None}}
 
     arn = lab.start("pinned-next", lab.foreign(steps=5))
     assert lab.end(arn)["status"] == "SUCCEEDED"
