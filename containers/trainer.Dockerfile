@@ -118,7 +118,7 @@ COPY trainer trainer
 # The parts fit together, or there is no image. What needs a host with EFA is asked when a job starts.
 RUN printf '#!/bin/sh\nexec python -m trainer.efa_check "$@"\n' > /usr/local/bin/efa-check \
     && chmod 755 /usr/local/bin/efa-check \
-    && efa-check --image
+    && /usr/local/bin/efa-check --image
 
 # SageMaker runs the container as root and mounts /opt/ml for it. The entry point comes with the job
 # (`trainer.command` of the run spec); this is what a bare `docker run` does.
