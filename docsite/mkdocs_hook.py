@@ -1,12 +1,31 @@
-"""What mkdocs.yml cannot say: every page of docs/adr is in the navigation, in order."""
+"""What mkdocs.yml cannot say: every page is in the navigation, decisions in order."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 
 def on_config(config: Any) -> Any:
-    decisions = sorted((Path(config["docs_dir"]) / "adr").glob("[0-9]*.md"))
-    for entry in config["nav"]:
-        if "Decisions" in entry:
-            entry["Decisions"] = [f"adr/{page.name}" for page in decisions]
+    """Fills in ``Decisions`` with docs/adr; a page that is named nowhere is listed last of
+    ``Reference``, so that a new one needs no second file to be found."""
+    root = Path(config["docs_dir"])
+    named = set(_named(config["nav"]))
+    pages = sorted(str(page.relative_to(root)) for page in root.rglob("*.md"))
+    for section in config["nav"]:
+        if "Decisions" in section:
+            section["Decisions"] = [page for page in pages if page.startswith("adr/")]
+        if "Reference" in section:
+            new = [page for page in pages if page not in named and not page.startswith("adr/")]
+            section["Reference"] += new
     return config
+
+
+def _named(entry: Any) -> Iterator[str]:
+    """The pages of a navigation, however deep."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict):
+        yield from _named(list(entry.values()))
+    else:
+        for inner in entry:
+            yield from _named(inner)

@@ -7,6 +7,7 @@ import pytest
 from docsite import offline
 from docsite.__main__ import PAGES, write
 from docsite.cli_page import commands
+from docsite.mkdocs_hook import on_config
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.run_spec import RunSpec
 from stacks.config import Config
@@ -54,6 +55,18 @@ def test_every_failure_class_links_to_its_runbook_section(reference: Path) -> No
     text = (reference / "failures.md").read_text()
     for name in FailureClass:
         assert f"| [`{name}`](../runbook.md#{name}) | `{name.error_name}` |" in text
+
+
+def test_every_page_is_in_the_navigation(tmp_path: Path) -> None:
+    for name in ("index.md", "new.md", "adr/0002-b.md", "adr/0001-a.md", "guides/x.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("# x")
+    nav = ["index.md", {"How": [{"X": "guides/x.md"}]}, {"Reference": []}, {"Decisions": []}]
+    found = on_config({"docs_dir": str(tmp_path), "nav": nav})["nav"]
+    assert found[2:] == [
+        {"Reference": ["new.md"]},
+        {"Decisions": ["adr/0001-a.md", "adr/0002-b.md"]},
+    ]
 
 
 PAGE = '<html><head>{}</head><body><a href="https://example.com">a link may leave</a></body></html>'
