@@ -38,7 +38,8 @@ def env_of(environ: Mapping[str, str]) -> TrainerEnv:
         first = error.errors(include_url=False)[0]
         name = f"EVERSTEP_{str(first['loc'][0]).upper()}"
         raise ConfigError(
-            f"{name}={first['input']!r}: {first['msg']}", "mend or unset it"
+            f"{name}={first['input']!r}: {first['msg'].removeprefix('Value error, ')}",
+            "mend or unset it",
         ) from error
 
 
