@@ -23,6 +23,7 @@ def _use(thing: str, service: str, *actions: str) -> Use:
 
 
 READ_WRITE = _use("table", "dynamodb", "GetItem", "UpdateItem")
+WRITE = _use("table", "dynamodb", "UpdateItem")
 READ = _use("table", "dynamodb", "GetItem")
 PUT = _use("table", "dynamodb", "PutItem")
 QUERY = _use("table", "dynamodb", "Query")
@@ -114,7 +115,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "verify_export": (READ_WRITE, PUT, QUERY, DESCRIBE, TAGS, TAIL, TELL, *_read("output")),
     # SageMaker reads the export's objects with the caller's own permission.
     "register_model": (READ_WRITE, DESCRIBE, MODELS, *_read("output")),
-    "finish": (READ_WRITE, QUERY, UPDATE, TELL),
+    "finish": (WRITE, QUERY, UPDATE, TELL),
     "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
     "continue_as_new": (READ_WRITE, QUERY, START),
     "on_job_event": (READ_WRITE, DESCRIBE, TAGS, FINISH_TOKEN, START, TELL),
@@ -138,7 +139,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         TELL,
     ),
     "quota_report": (READ, QUERY_ACTIVE, QUOTAS, SEARCH, TELL),
-    "write_report": (READ, QUERY, PROGRESS, WRITE_REPORT),
+    "write_report": (QUERY, PROGRESS, WRITE_REPORT),
 }
 
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey")

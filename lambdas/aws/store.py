@@ -1,7 +1,7 @@
 """The runs table. Every write that may race carries a condition and answers whether it won."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -24,6 +24,14 @@ ACTIVE_KEYS: dict[type[Run | Launch], str] = {Run: "waiting", Launch: "launch"}
 
 class MissingRow(LookupError):
     """A payload points at a row that is not there."""
+
+
+class Whole(NamedTuple):
+    """Launches and exports oldest first."""
+
+    run: Run
+    launches: list[Launch]
+    exports: list[Launch]
 
 
 class Store:
@@ -54,6 +62,8 @@ class Store:
         return found
 
     def find_launch(self, run_id: str, number: int) -> Launch | None:
+        if number < 1:
+            return None  # none before the first: not worth a call
         return self.find_job(run_id, launch_item(number))
 
     def launch(self, run_id: str, number: int) -> Launch:
@@ -66,6 +76,29 @@ class Store:
     def exports(self, run_id: str) -> list[Launch]:
         """All tries to export its weights, oldest first."""
         return self._jobs(run_id, EXPORT_PREFIX)
+
+    def find_whole(self, run_id: str) -> Whole | None:
+        """The run and all its jobs in one call."""
+        pages = self._client.get_paginator("query").paginate(
+            TableName=self._table,
+            ConsistentRead=True,
+            KeyConditionExpression="run_id = :r",
+            ExpressionAttributeValues={":r": {"S": run_id}},
+        )
+        items = {i["item"]["S"]: _plain(i) for page in pages for i in page["Items"]}
+        if RUN_ITEM not in items:
+            return None
+        launches, exports = (
+            [from_item(Launch, row) for item, row in items.items() if item.startswith(prefix)]
+            for prefix in (LAUNCH_PREFIX, EXPORT_PREFIX)
+        )
+        return Whole(from_item(Run, items[RUN_ITEM]), launches, exports)
+
+    def whole(self, run_id: str) -> Whole:
+        found = self.find_whole(run_id)
+        if found is None:
+            raise MissingRow(f"no run {run_id!r} in table {self._table!r}")
+        return found
 
     def _jobs(self, run_id: str, prefix: str) -> list[Launch]:
         pages = self._client.get_paginator("query").paginate(

@@ -8,12 +8,10 @@ from lambdas.aws.services import Services, state_handler
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
-    run = services.store.run(step.run_id)
-    launches = services.store.launches(step.run_id)
+    run, launches, exports = services.store.whole(step.run_id)
     if run.spec.target(launches[-1].target).warm_pool_seconds:
         services.jobs.end_warm_pool(launches[-1].job_name)
     if run.status is not RunStatus.DONE:
-        exports = services.store.exports(step.run_id)
         count = len(launches)
         where = "" if run.final_step is None else f" at step {run.final_step}"
         text = f"done{where} after {count} launch{'es' if count > 1 else ''}"

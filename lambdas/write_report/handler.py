@@ -28,11 +28,10 @@ def act(event: ExecutionEvent, services: Services) -> str | None:
     detail = event.detail
     if detail.status not in ENDED_EXECUTION_STATUSES:
         return None
-    run = services.store.find_run(run_id_of(detail.name))
-    if run is None or run.execution_arn != detail.execution_arn:
+    found = services.store.find_whole(run_id_of(detail.name))
+    if found is None or found.run.execution_arn != detail.execution_arn:
         return None  # a spec that was refused, or a run that goes on as another execution
-    launches = services.store.launches(run.run_id)
-    exports = services.store.exports(run.run_id)
+    run, launches, exports = found
     lines = {
         x.launch: step_lines(services.logs.told(x.job_name, x.planned_epoch)) for x in launches
     }
