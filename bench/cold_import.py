@@ -64,7 +64,7 @@ def main() -> int:
         }
     for name, row in rows.items():
         cpu_beyond, spread, wall = row.values()
-        print(f"{name:<22} +{cpu_beyond:.3f} s CPU (±{spread:.3f}), +{wall:.3f} s wall")
+        print(f"{name:<22} {cpu_beyond:+.3f} s CPU (±{spread:.3f}), {wall:+.3f} s wall")
     worst = max(row["beyond_base_cpu_seconds"] for row in rows.values())
     load = os.getloadavg()[0]
     print(
