@@ -145,7 +145,7 @@ class AccessStack(Stack):
             "stacks": [slashed("cloudformation", "stack", f"{names.stack_name(env, '*')}/*")],
             "table": [plane.table.table.table_arn],
             "active_index": [plane.table.active_index_arn],
-            "control_key": [plane.key.key_arn],
+            "control_key": plane.table.key_arns,
             "data_key": [storage.key.key_arn],
             "machines": [arn("states", "stateMachine", self._machine(t)) for t in self._teams],
             "executions": [

@@ -69,6 +69,28 @@ class FileSystem(_Section):
     itself, in no order that a manifest could rely on."""
 
 
+KeyArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-z0-9-]+$")
+]
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
+
+
+class Existing(_Section):
+    """What a former stack left, to go on with instead of making it anew: used as it is, owned by no
+    stack, deleted by none. ``everstep destroy`` prints this section."""
+
+    data_bucket: BucketName | None = None
+    checkpoint_bucket: BucketName | None = None
+    output_bucket: BucketName | None = None
+    data_key: KeyArn | None = None
+    """Of these three, whose objects it encrypts."""
+    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{3,255}$")] | None = None
+    table_key: KeyArn | None = None
+    file_system_id: Annotated[str, StringConstraints(pattern=r"^fs-[0-9a-f]{8,21}$")] | None = None
+    file_system_mount: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,8}$")] | None = None
+    """Lustre's mount name."""
+
+
 class Planned(_Section):
     """The largest run that this environment is made for: sizes and zones are checked with it."""
 
@@ -158,6 +180,7 @@ class Config(_Section):
         None
     )
     file_system: FileSystem | None = None
+    existing: Existing = Existing()
     planned: Planned | None = None
     budget: Budget | None = None
     images: Images = Images()
@@ -249,6 +272,7 @@ def _unknown(path: str, value: Any, model: type[BaseModel]) -> Problem:
 MODELS: dict[str, type[BaseModel]] = {
     "network": Network,
     "file_system": FileSystem,
+    "existing": Existing,
     "planned": Planned,
     "budget": Budget,
     "access": Access,

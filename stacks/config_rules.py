@@ -10,6 +10,7 @@ from everstep.contracts.failures import RULES_BYTES, rules_problem
 from everstep.contracts.problems import Problem
 from stacks.debug_rules import remote_debug_problems
 from stacks.dlc import images_problems
+from stacks.existing_rules import existing_problems
 from stacks.file_system_rules import file_system_problems
 from stacks.planned_rules import planned_problems
 from stacks.regions import NO_BUDGETS, POWERTOOLS_ACCOUNTS, REGIONS, partition_of
@@ -330,6 +331,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _imported,
     remote_debug_problems,
     file_system_problems,
+    existing_problems,
     planned_problems,
     _teams,
     _watchdog,

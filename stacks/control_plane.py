@@ -26,7 +26,7 @@ from stacks.job_role import JobRole
 from stacks.machine import TeamMachine
 from stacks.network import NetworkStack
 from stacks.regions import NO_MODEL_GROUPS
-from stacks.runs_table import RunsTable
+from stacks.runs_table import KnownTable, RunsTable
 from stacks.storage import StorageStack
 from stacks.topic import NoticeTopic
 
@@ -58,7 +58,14 @@ class ControlPlaneStack(Stack):
             description=f"{name}: table, topic, queues, logs",
             removal=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
         ).key
-        self.table = RunsTable(self, "Runs", key=self.key, retain=config.retain)
+        known = config.existing
+        self.table = RunsTable(
+            self,
+            "Runs",
+            key=self.key,
+            retain=config.retain,
+            known=KnownTable(known.table, known.table_key or "") if known.table else None,
+        )
         self.topic = NoticeTopic(
             self, "Notices", title=f"Everstep {env_name}", key=self.key, email=config.alarm_email
         ).topic

@@ -1,6 +1,6 @@
 """FSx for Lustre with data repository associations for each team."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from aws_cdk import CfnTag, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
@@ -14,6 +14,22 @@ from stacks.config import FileSystem
 CHECKPOINTS = "/checkpoints"
 EXPORTS = "/exports"
 CHANGES = ["NEW", "CHANGED", "DELETED"]
+
+
+class Lustre(NamedTuple):
+    """What others need of a file system, ours or one that was there before."""
+
+    id: str
+    mount: str
+    keeps_checkpoints: bool
+
+    def path(self, team: str) -> str:
+        """What a training job's FileSystemDataSource names: the mount name comes first."""
+        return f"/{self.mount}/{team}"
+
+    def checkpoints(self, team: str) -> str | None:
+        """The same of its checkpoints; None where none are kept here."""
+        return f"/{self.mount}{CHECKPOINTS}/{team}" if self.keeps_checkpoints else None
 
 
 class LustreFileSystem(Construct):
@@ -63,7 +79,10 @@ class LustreFileSystem(Construct):
             tags=[CfnTag(key="Name", value="everstep")],
         )
         self.file_system.apply_removal_policy(removal)
-        self._keeps_checkpoints = settings.checkpoints
+        self.lustre = Lustre(
+            self.file_system.ref, self.file_system.attr_lustre_mount_name, settings.checkpoints
+        )
+        self._removal = removal
         dra = fsx.CfnDataRepositoryAssociation
         imports = dra.S3Property(auto_import_policy=dra.AutoImportPolicyProperty(events=CHANGES))
         exports = dra.S3Property(auto_export_policy=dra.AutoExportPolicyProperty(events=CHANGES))
@@ -77,7 +96,7 @@ class LustreFileSystem(Construct):
                 self._link(f"Export-{team}", f"{EXPORTS}/{team}", where, exports)
 
     def _link(self, name: str, path: str, bucket: str, policy: Any) -> None:
-        fsx.CfnDataRepositoryAssociation(
+        link = fsx.CfnDataRepositoryAssociation(
             self,
             name,
             file_system_id=self.file_system.ref,
@@ -86,20 +105,8 @@ class LustreFileSystem(Construct):
             batch_import_meta_data_on_create=policy is not None and bool(policy.auto_import_policy),
             s3=policy,
         )
-
-    @property
-    def id(self) -> str:
-        return self.file_system.ref
-
-    def path(self, team: str) -> str:
-        """What a training job's FileSystemDataSource names: the mount name comes first."""
-        return f"/{self.file_system.attr_lustre_mount_name}/{team}"
-
-    def checkpoints(self, team: str) -> str | None:
-        """The same of its checkpoints; None where none are kept here."""
-        if not self._keeps_checkpoints:
-            return None
-        return f"/{self.file_system.attr_lustre_mount_name}{CHECKPOINTS}/{team}"
+        # A file system that stays, and is taken over by another stack, is of no use without.
+        link.apply_removal_policy(self._removal)
 
 
 def _performance(settings: FileSystem) -> dict[str, Any]:

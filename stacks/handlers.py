@@ -79,7 +79,6 @@ class Handlers(Construct):
             storage,
             images,
             job_roles,
-            key,
         )
         code = bundle()
         self.functions: dict[str, HandlerFunction] = {}
@@ -119,7 +118,6 @@ class Handlers(Construct):
         storage: StorageStack,
         images: ImagesStack,
         job_roles: Mapping[str, iam.IRole],
-        key: kms.IKey,
     ) -> Things:
         """ARNs of ``stacks.grants``' words."""
         stack = Stack.of(self)
@@ -173,7 +171,7 @@ class Handlers(Construct):
             "job_roles": [role.role_arn for role in job_roles.values()],
             "adopted_roles": [role for team in config.teams for role in team.adopt_job_roles],
             "job_logs": [group, f"{group}:*"],
-            "control_key": [key.key_arn],
+            "control_key": table.key_arns,
             "data_key": [storage.key.key_arn],
         }
         for word, bucket in (

@@ -1,5 +1,7 @@
 """The runs table: see ``everstep.contracts.records`` for its rows."""
 
+from typing import NamedTuple
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
@@ -10,12 +12,37 @@ from everstep.contracts.records import ACTIVE_INDEX
 STRING = dynamodb.AttributeType.STRING
 
 
+class KnownTable(NamedTuple):
+    """One that a former stack left, and its key."""
+
+    name: str
+    key_arn: str
+
+
 class RunsTable(Construct):
     """``Table``, not the newer ``TableV2``: one region, and a type that every tool knows."""
 
-    def __init__(self, scope: Construct, name: str, *, key: kms.IKey, retain: bool) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        key: kms.IKey,
+        retain: bool,
+        known: KnownTable | None = None,
+    ) -> None:
         super().__init__(scope, name)
-        self.table = dynamodb.Table(
+        self.key_arns = [key.key_arn] + ([known.key_arn] if known else [])
+        """Of who reads and writes it, and the control plane's other things."""
+        self.table = self._known(known) if known else self._made(key, retain)
+
+    def _known(self, known: KnownTable) -> dynamodb.ITable:
+        return dynamodb.Table.from_table_attributes(
+            self, "Table", table_name=known.name, global_indexes=[ACTIVE_INDEX]
+        )
+
+    def _made(self, key: kms.IKey, retain: bool) -> dynamodb.Table:
+        table = dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name="run_id", type=STRING),
@@ -29,12 +56,13 @@ class RunsTable(Construct):
             deletion_protection=retain,
             removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
         )
-        self.table.add_global_secondary_index(
+        table.add_global_secondary_index(
             index_name=ACTIVE_INDEX,
             partition_key=dynamodb.Attribute(name="active", type=STRING),
             sort_key=dynamodb.Attribute(name="run_id", type=STRING),
             projection_type=dynamodb.ProjectionType.ALL,
         )
+        return table
 
     @property
     def active_index_arn(self) -> str:

@@ -1,6 +1,6 @@
 """The data key, the buckets, and FSx for Lustre where config asks for it."""
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, CfnWaitConditionHandle, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -9,7 +9,7 @@ from constructs import Construct
 
 from everstep.contracts import names
 from stacks.config import Config
-from stacks.file_system import LustreFileSystem
+from stacks.file_system import Lustre, LustreFileSystem
 
 ABORT_UPLOADS_AFTER = Duration.days(7)
 KEEP_OLD_VERSIONS = Duration.days(30)
@@ -32,19 +32,30 @@ class StorageStack(Stack):
     ) -> None:
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         self.removal = RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY
-        self.key = kms.Key(
-            self,
-            "DataKey",
-            description=f"{name}: data, checkpoints, output, images",
-            enable_key_rotation=True,
-            removal_policy=self.removal,
+        known = config.existing
+        self.key: kms.IKey = (
+            kms.Key.from_key_arn(self, "DataKey", known.data_key)
+            if known.data_key
+            else kms.Key(
+                self,
+                "DataKey",
+                description=f"{name}: data, checkpoints, output, images",
+                enable_key_rotation=True,
+                removal_policy=self.removal,
+            )
         )
-        self.access_logs = self._access_logs()
-        self.data = self._bucket(names.OUTPUT_DATA)
-        self.checkpoints = self._bucket(names.OUTPUT_CHECKPOINTS)
-        self.output = self._bucket(names.OUTPUT_OUTPUT)
-        self.file_system: LustreFileSystem | None = None
-        if config.file_system:
+        self.access_logs = None if known.data_key else self._access_logs()
+        if known.data_key:
+            # CloudFormation takes no stack without a resource, and this one has its outputs.
+            CfnWaitConditionHandle(self, "Nothing")
+        self.data = self._bucket(names.OUTPUT_DATA, known.data_bucket)
+        self.checkpoints = self._bucket(names.OUTPUT_CHECKPOINTS, known.checkpoint_bucket)
+        self.output = self._bucket(names.OUTPUT_OUTPUT, known.output_bucket)
+        self.file_system: Lustre | None = None
+        if config.file_system and known.file_system_id:
+            keeps = config.file_system.checkpoints
+            self.file_system = Lustre(known.file_system_id, known.file_system_mount or "", keeps)
+        elif config.file_system:
             self._let_lustre_use_key()
             self.file_system = LustreFileSystem(
                 self,
@@ -58,7 +69,9 @@ class StorageStack(Stack):
                 checkpoints=self.checkpoints,
                 output=self.output,
                 removal=self.removal,
-            )
+            ).lustre
+        if self.file_system:
+            CfnOutput(self, names.OUTPUT_LUSTRE_MOUNT, value=self.file_system.mount)
 
     def _access_logs(self) -> s3.Bucket:
         """SSE-S3, because S3 delivers access logs to no bucket whose default is SSE-KMS."""
@@ -81,9 +94,20 @@ class StorageStack(Stack):
             removal_policy=self.removal,
         )
 
-    def _bucket(self, name: str) -> s3.Bucket:
+    def _bucket(self, name: str, known: str | None) -> s3.IBucket:
         """No rule expires a current object: which checkpoint may go is the trainer's to say."""
-        bucket = s3.Bucket(
+        bucket = self._known(name, known) if known else self._made(name)
+        CfnOutput(self, name, value=bucket.bucket_name)
+        return bucket
+
+    def _known(self, name: str, known: str) -> s3.IBucket:
+        """As it is, with the rules that it has."""
+        return s3.Bucket.from_bucket_attributes(
+            self, f"{name}Store", bucket_name=known, encryption_key=self.key
+        )
+
+    def _made(self, name: str) -> s3.Bucket:
+        return s3.Bucket(
             self,
             f"{name}Store",
             encryption=s3.BucketEncryption.KMS,
@@ -111,8 +135,6 @@ class StorageStack(Stack):
             metrics=[s3.BucketMetrics(id=REQUEST_METRICS)],
             removal_policy=self.removal,
         )
-        CfnOutput(self, name, value=bucket.bucket_name)
-        return bucket
 
     def _let_lustre_use_key(self) -> None:
         """FSx makes one service-linked role a file system; its name is known only as a pattern."""

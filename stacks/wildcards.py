@@ -186,7 +186,8 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "cloudwatch:ListDashboards",
     ),
     _w(
-        rf"everstep-[a-z0-9]+-storage:ExportsOutputFnGetAtt\w+/{TEAM}/\*",
+        # the second: a bucket that [existing] names
+        rf"(?:everstep-[a-z0-9]+-storage:ExportsOutputFnGetAtt\w+|arn:.*:s3:::[a-z0-9.-]+)/{TEAM}/\*",
         "objects below a team's prefix",
         "s3:GetObject",
         "s3:PutObject",

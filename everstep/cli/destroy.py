@@ -1,7 +1,8 @@
 """``everstep destroy``: the real ``cdk destroy``, and what it left.
 
 Where config says ``removal = "retain"`` the data outlives the stacks, and costs on. Its names
-are in no stack any more afterwards: they are read before.
+are in no stack any more afterwards: they are read before, and printed as the config section
+``[existing]``, with which another environment goes on with them.
 """
 
 import json
@@ -20,6 +21,7 @@ from everstep.cli.output import emit, say
 from everstep.contracts import names
 
 KEPT = ("Retain", "RetainExceptOnCreate")
+LUSTRE = "AWS::FSx::FileSystem"
 
 
 class Left(NamedTuple):
@@ -39,6 +41,15 @@ def destroy(
     cloud = Cloud(env or default_env())
     stacks = _stacks(cloud)
     left = [one for stack in stacks for one in _kept(cloud, stack)]
+    network = names.stack_name(cloud.env, "network")
+    if any(one.type == LUSTRE for one in left):
+        # Its interfaces hold the subnets: CloudFormation would fail half way through the VPC.
+        stacks = [stack for stack in stacks if stack["StackName"] != network]
+        left = [one for one in left if one.stack != network]
+        left.append(Left(network, "AWS::CloudFormation::Stack", network))
+    there = {stack["StackName"] for stack in stacks}
+    whole = {names.stack_name(cloud.env, part) for part in ("storage", "control-plane")} <= there
+    section = _existing(cloud, left) if whole else {}
     protected = [stack["StackName"] for stack in stacks if stack.get("EnableTerminationProtection")]
     if yes and protected:
         fail(
@@ -47,9 +58,9 @@ def destroy(
             "--stack-name NAME, for each; it is there so that nobody does this by mistake",
         )
     if yes:
-        _cdk_destroy(cloud.env, os.environ)
+        _cdk_destroy(cloud.env, [stack["StackName"] for stack in stacks], os.environ)
     if as_json:
-        emit({"destroyed": yes, "left": [one._asdict() for one in left]})
+        emit({"destroyed": yes, "left": [one._asdict() for one in left], "existing": section})
         return
     say(
         f"{len(stacks)} stacks {'deleted' if yes else 'would be deleted (--yes does it)'}; "
@@ -57,6 +68,11 @@ def destroy(
     )
     for one in left:
         print(f"{one.type}\t{one.name}\t({one.stack})")
+    if section:
+        say("to go on with it under another name, in that environment's config:")
+        print("\n[existing]")
+        for field, value in section.items():
+            print(f'{field} = "{value}"')
 
 
 def _stacks(cloud: Cloud) -> list[dict[str, Any]]:
@@ -89,9 +105,37 @@ def _kept(cloud: Cloud, stack: Mapping[str, Any]) -> list[Left]:
     ]
 
 
-def _cdk_destroy(env: str, environ: Mapping[str, str]) -> None:
+def _existing(cloud: Cloud, left: list[Left]) -> dict[str, str]:
+    """The config section; empty where no data stays."""
+    outputs = cloud.outputs
+    partition, _, region, account = outputs[names.OUTPUT_TOPIC].split(":")[1:5]
+    buckets = {
+        "data_bucket": outputs[names.OUTPUT_DATA],
+        "checkpoint_bucket": outputs[names.OUTPUT_CHECKPOINTS],
+        "output_bucket": outputs[names.OUTPUT_OUTPUT],
+    }
+
+    def only(kind: str, part: str) -> str | None:
+        stack = names.stack_name(cloud.env, part)
+        return next((one.name for one in left if (one.type, one.stack) == (kind, stack)), None)
+
+    def key(part: str) -> str:
+        return f"arn:{partition}:kms:{region}:{account}:key/{only('AWS::KMS::Key', part)}"
+
+    section: dict[str, str] = {}
+    if {one.name for one in left} >= set(buckets.values()):
+        section |= buckets | {"data_key": key("storage")}
+    if table := only("AWS::DynamoDB::Table", "control-plane"):
+        section |= {"table": table, "table_key": key("control-plane")}
+    if system := only(LUSTRE, "storage"):
+        mount = outputs[names.OUTPUT_LUSTRE_MOUNT]
+        section |= {"file_system_id": system, "file_system_mount": mount}
+    return section
+
+
+def _cdk_destroy(env: str, stacks: list[str], environ: Mapping[str, str]) -> None:
     log = Path(f"destroy-{env}.log").resolve()
-    command = [*cdk_command(), "destroy", "--all", "--force", "--context", f"env={env}"]
+    command = [*cdk_command(), "destroy", *stacks, "--force", "--context", f"env={env}"]
     with child([*command, "--no-notices", "--progress", "events"], with_node(environ), log) as ran:
-        finish(ran, "cdk destroy --all", log)
+        finish(ran, "cdk destroy", log)
     log.unlink()

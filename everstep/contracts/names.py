@@ -18,6 +18,8 @@ OUTPUT_DATA = "DataBucket"
 OUTPUT_CHECKPOINTS = "CheckpointBucket"
 OUTPUT_OUTPUT = "OutputBucket"
 """These three are on the storage stack."""
+OUTPUT_LUSTRE_MOUNT = "LustreMountName"
+"""There too, where config asks for a file system."""
 
 
 SHELL_MARK = "--"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from everstep.cli.local import local_cloud
 from everstep.contracts.names import STACKS, function_name, stack_name
 from everstep.contracts.records import job_name
 from tests.scenarios.lab import QUOTA, QUOTA_VALUE, ROOT, Lab, deployed
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.scenario, pytest.mark.slow]
 
 STATEFUL = {
     "AWS::DynamoDB::Table",
+    "AWS::CloudFormation::Stack",
     "AWS::ECR::Repository",
+    "AWS::FSx::DataRepositoryAssociation",
     "AWS::FSx::FileSystem",
     "AWS::KMS::Key",
     "AWS::Logs::LogGroup",
@@ -30,7 +33,8 @@ STATEFUL = {
     "AWS::SageMaker::ModelPackageGroup",
     "AWS::StepFunctions::StateMachine",
 }
-"""What may be left, and all of which is; buckets keep their policies, keys their aliases not."""
+"""What may be left, and all of which is; buckets keep their policies, keys their aliases not. The
+network's stack, since the file system's interfaces are in its subnets."""
 
 
 FILE_SYSTEM = """[file_system]
@@ -63,11 +67,19 @@ def next_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def _cdk(lab: Lab, tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _cdk(
+    lab: Lab, tree: Path, *arguments: str, env: str = "local"
+) -> subprocess.CompletedProcess[str]:
     from everstep.cli.deploy import with_node
 
     return subprocess.run(
-        [str(ROOT / "node_modules/.bin/cdk"), *arguments, "--context", "env=local", "--no-notices"],
+        [
+            str(ROOT / "node_modules/.bin/cdk"),
+            *arguments,
+            "--context",
+            f"env={env}",
+            "--no-notices",
+        ],
         cwd=tree,
         env=with_node(lab.environ),
         capture_output=True,
@@ -162,33 +174,96 @@ def test_a_killed_host_costs_steps_and_nothing_else_with_checkpoints_on_lustre(
     assert exported["step"] == 24
 
 
-def test_destroy_leaves_exactly_the_data_and_says_so(own_lab: Lab, next_version: Path) -> None:
-    cloud = own_lab.cloud
+@pytest.fixture(scope="module")
+def destroyed(own_lab: Lab, next_version: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `everstep destroy` says that it would do, and what it says that it did."""
     told = _json(_everstep(own_lab, next_version, "destroy"))
     assert told["destroyed"] is False
     refused = _everstep(own_lab, next_version, "destroy", "--yes")
     assert refused.returncode != 0
     assert "protected against deletion: everstep-local-observability" in refused.stderr
-    formation = cloud.client("cloudformation")
     for part in STACKS:
-        formation.update_termination_protection(
+        own_lab.cloud.client("cloudformation").update_termination_protection(
             StackName=stack_name("local", part), EnableTerminationProtection=False
         )
-    done = _json(_everstep(own_lab, next_version, "destroy", "--yes"))
-    assert done == {"destroyed": True, "left": told["left"]}
+    return told, _json(_everstep(own_lab, next_version, "destroy", "--yes"))
+
+
+def _left(done: dict[str, Any], kind: str) -> set[str]:
+    return {one["name"] for one in done["left"] if one["type"] == kind}
+
+
+def _buckets(lab: Lab) -> set[str]:
+    found = {bucket["Name"] for bucket in lab.cloud.client("s3").list_buckets()["Buckets"]}
+    return {name for name in found if not name.startswith("cdk-")}
+
+
+def test_destroy_leaves_exactly_the_data_and_says_so(
+    own_lab: Lab, destroyed: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    cloud, (told, done) = own_lab.cloud, destroyed
+    assert done == {**told, "destroyed": True}
     assert {one["type"] for one in done["left"]} == STATEFUL
-    alive = {stack["StackName"] for stack in formation.describe_stacks()["Stacks"]}
-    assert alive.isdisjoint(stack_name("local", part) for part in STACKS)
-
-    def left(kind: str) -> set[str]:
-        return {one["name"] for one in done["left"] if one["type"] == kind}
-
-    buckets = {bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]}
-    assert {name for name in buckets if not name.startswith("cdk-")} == left("AWS::S3::Bucket")
-    assert set(cloud.client("dynamodb").list_tables()["TableNames"]) == left("AWS::DynamoDB::Table")
+    stacks = cloud.client("cloudformation").describe_stacks()["Stacks"]
+    ours = {stack_name("local", part) for part in STACKS}
+    network = {stack_name("local", "network")}
+    assert {stack["StackName"] for stack in stacks} & ours == network
+    assert _left(done, "AWS::CloudFormation::Stack") == network
+    assert _buckets(own_lab) == _left(done, "AWS::S3::Bucket")
+    assert set(cloud.client("dynamodb").list_tables()["TableNames"]) == _left(
+        done, "AWS::DynamoDB::Table"
+    )
     assert cloud.client("lambda").list_functions()["Functions"] == []
     assert cloud.client("sqs").list_queues().get("QueueUrls", []) == []
     checkpoints = cloud.client("s3").list_objects_v2(
-        Bucket=next(name for name in buckets if "checkpoint" in name), Prefix="research/upgraded/"
+        Bucket=done["existing"]["checkpoint_bucket"], Prefix="research/upgraded/"
     )
     assert checkpoints["KeyCount"] > 0
+
+
+def _network(lab: Lab) -> str:
+    """The left VPC, as config imports it."""
+    pages = lab.cloud.client("cloudformation").get_paginator("list_stack_resources")
+    resources = [
+        one
+        for page in pages.paginate(StackName=stack_name("local", "network"))
+        for one in page["StackResourceSummaries"]
+    ]
+    of = {
+        kind: [r["PhysicalResourceId"] for r in resources if r["ResourceType"] == kind]
+        for kind in ("AWS::EC2::VPC", "AWS::EC2::Subnet")
+    }
+    subnets = lab.cloud.client("ec2").describe_subnets(SubnetIds=of["AWS::EC2::Subnet"])["Subnets"]
+    zones = ", ".join(f'"{s["AvailabilityZone"]}" = "{s["SubnetId"]}"' for s in subnets)
+    return f'vpc_id = "{of["AWS::EC2::VPC"][0]}"\nsubnet_ids = {{ {zones} }}\n'
+
+
+def test_another_environment_goes_on_with_what_was_left(
+    own_lab: Lab,
+    next_version: Path,
+    tiny: dict[str, Any],
+    destroyed: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    """A stack renamed, or moved: with the section that destroy prints, nothing is lost."""
+    left = destroyed[1]
+    local = (next_version / "config" / "local.toml").read_text()
+    section = "\n".join(f'{field} = "{value}"' for field, value in left["existing"].items())
+    moved = local.replace("training_mask", f"{_network(own_lab)}training_mask", 1)
+    (next_version / "config" / "moved.toml").write_text(f"{moved}\n[existing]\n{section}\n")
+    ran = _cdk(own_lab, next_version, "deploy", "--all", "--require-approval", "never", env="moved")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert _buckets(own_lab) == _left(left, "AWS::S3::Bucket"), "none was made"
+
+    endpoint = own_lab.environ["AWS_ENDPOINT_URL"]
+    cloud = local_cloud(endpoint, own_lab.environ, "moved")
+    after = Lab(cloud, own_lab.control, own_lab.environ, own_lab.work)
+    assert after.cloud.run("on-lustre").final_step == 24
+    assert after.weights("on-lustre") == after.weights("on-s3")
+    spec = {
+        **tiny,
+        "data": {"prefix": tiny["data"], "mode": "fsx"},
+        "checkpoint": {**tiny["checkpoint"], "storage": "fsx"},
+        "stop": {**tiny["stop"], "steps": 4},
+    }
+    assert after.end(after.start("moved", spec))["status"] == "SUCCEEDED"
+    assert after.weights("moved") == after.weights("data-file")
