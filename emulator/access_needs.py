@@ -213,6 +213,11 @@ def _codebuild(operation: str, params: Params) -> Iterator[Need]:
         yield Need(f"codebuild:{operation}", resource)
 
 
+def _fsx(operation: str, params: Params) -> Iterator[Need]:
+    system = params.get("FileSystemId")
+    yield Need(f"fsx:{operation}", arn("fsx", f"file-system/{system}") if system else "*")
+
+
 def _secrets(operation: str, params: Params) -> Iterator[Need]:
     yield Need(f"secretsmanager:{operation}", params.get("SecretId"))
 
@@ -236,6 +241,7 @@ _SERVICES: dict[str, Callable[[str, Params], Iterator[Need]]] = {
     "kms": _kms,
     "ecr": _ecr,
     "codebuild": _codebuild,
+    "fsx": _fsx,
     "secretsmanager": _secrets,
     "ssm": _ssm,
 }

@@ -37,24 +37,30 @@ def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[st
 
 
 def association(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
-    """A link, kept beside the files. Only automatic imports show anything."""
+    """A link, kept beside the files. Only automatic imports show anything by themselves."""
     system, path = properties["FileSystemId"], properties["FileSystemPath"]
     (folder(world, system) / MOUNT / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    if "AutoImportPolicy" in properties.get("S3", {}):
-        kept = folder(world, system) / LINKS
-        links = json.loads(kept.read_text()) if kept.exists() else {}
-        kept.write_text(json.dumps({**links, path: properties["DataRepositoryPath"]}))
+    shows = "AutoImportPolicy" in properties.get("S3", {})
+    kept = folder(world, system) / LINKS
+    link = {"prefix": properties["DataRepositoryPath"], "shows": shows}
+    kept.write_text(json.dumps({**links(world, system), path: link}))
     digest = hashlib.sha256(f"{system}{path}".encode()).hexdigest()
     made = f"dra-{digest[:17]}"
     return made, {"AssociationId": made, "ResourceARN": arn("fsx", f"association/{made}")}
 
 
-def linked_prefix(world: World, system: str, directory: str) -> str | None:
-    """The S3 prefix behind a directory of a job's channel, whose first part is the mount name."""
+def links(world: World, system: str) -> dict[str, dict[str, Any]]:
+    """Path on the file system → its S3 prefix, and whether that shows by itself."""
     kept = folder(world, system) / LINKS
+    return json.loads(kept.read_text()) if kept.exists() else {}
+
+
+def linked_prefix(
+    world: World, system: str, directory: str, *, by_itself: bool = True
+) -> str | None:
+    """The S3 prefix behind a directory of a job's channel, whose first part is the mount name."""
     path = "/" + directory.lstrip("/").removeprefix(MOUNT).lstrip("/")
-    links = json.loads(kept.read_text()) if kept.exists() else {}
-    for start, prefix in links.items():
-        if path.startswith(f"{start}/"):
-            return f"{prefix.rstrip('/')}{path.removeprefix(start)}"
+    for start, link in links(world, system).items():
+        if path.startswith(f"{start}/") and (link["shows"] or not by_itself):
+            return f"{link['prefix'].rstrip('/')}{path.removeprefix(start)}"
     return None

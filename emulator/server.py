@@ -21,6 +21,7 @@ from emulator.builds import Builds
 from emulator.bus import Bus
 from emulator.cfn_engine import CloudFormation
 from emulator.control_api import ControlApi
+from emulator.data_tasks import DataTasks
 from emulator.executions import Executions
 from emulator.front import Front
 from emulator.lambda_pool import LambdaPool
@@ -65,6 +66,7 @@ class Emulator:
             self.builds,
             self.training,
             LogFilter(),
+            DataTasks(self.world),
         ):
             part.register(self.front)
         self._server: BaseWSGIServer | None = None

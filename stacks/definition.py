@@ -133,6 +133,7 @@ def definition(
             # Out of time: CheckQuota counts the wait, and refuses with the arithmetic.
             Catch=[_catch(["States.Timeout"], State.CHECK_QUOTA, INPUT)],
         ),
+        State.PREPARE_STORAGE: task(State.PREPARE_STORAGE, INPUT),
         State.PLAN_ATTEMPT: task(State.PLAN_ATTEMPT, INPUT),
         State.LAUNCH_ATTEMPT: launch(State.LAUNCH_ATTEMPT, *training),
         State.INSPECT_ATTEMPT: launch(State.INSPECT_ATTEMPT, *training),
@@ -149,6 +150,7 @@ def definition(
         State.EXPORT_MODEL: launch(State.EXPORT_MODEL, State.EXPORT_MODEL, State.VERIFY_EXPORT),
         State.VERIFY_EXPORT: task(State.VERIFY_EXPORT, INPUT),
         State.REGISTER_MODEL: task(State.REGISTER_MODEL, INPUT),
+        State.RELEASE_STORAGE: task(State.RELEASE_STORAGE, INPUT),
         State.FINISH: task(State.FINISH, INPUT),
         # Raises the failure class, which fails the execution in a Task: so Redrive goes on.
         State.GIVE_UP: task(State.GIVE_UP, WITH_REDRIVES),

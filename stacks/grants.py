@@ -62,6 +62,8 @@ DESCRIBE_EXECUTION = _use("executions", "states", "DescribeExecution")
 
 PROGRESS = _use("job_logs", "logs", "FilterLogEvents")
 TAIL = _use("job_logs", "logs", "DescribeLogStreams", "GetLogEvents")
+START_TASK = _use("file_system", "fsx", "CreateDataRepositoryTask")
+SEE_TASKS = _use("data_tasks", "fsx", "DescribeDataRepositoryTasks")
 MODELS = _use("models", "sagemaker", "CreateModelPackage", "ListModelPackages")
 TELL = _use("topic", "sns", "Publish")
 WRITE_REPORT = _use("output_objects", "s3", "PutObject")
@@ -98,6 +100,8 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         BUILDS,
         *_read("checkpoint"),
     ),
+    "prepare_storage": (READ_WRITE, START_TASK, SEE_TASKS),
+    "release_storage": (READ_WRITE, START_TASK, SEE_TASKS),
     "launch_attempt": (
         READ_WRITE,
         CREATE,

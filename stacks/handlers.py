@@ -171,6 +171,13 @@ class Handlers(Construct):
             "job_roles": [role.role_arn for role in job_roles.values()],
             "adopted_roles": [role for team in config.teams for role in team.adopt_job_roles],
             "job_logs": [group, f"{group}:*"],
+            "file_system": [
+                stack.format_arn(service="fsx", resource="file-system", resource_name=system),
+                stack.format_arn(service="fsx", resource="task", resource_name="*"),
+            ]
+            if (system := storage.file_system.id if storage.file_system else None)
+            else [],
+            "data_tasks": ["*"] if storage.file_system else [],
             "control_key": table.key_arns,
             "data_key": [storage.key.key_arn],
         }

@@ -97,6 +97,12 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "ssm:TerminateSession",
     ),
     _w(r"\*", "SageMaker looks the file system up by listing", "fsx:DescribeFileSystems"),
+    _w(r"\*", "the list of data tasks takes no resource", "fsx:DescribeDataRepositoryTasks"),
+    _w(
+        r"arn:.*:fsx:.*:task/\*",
+        "a task's id is FSx's to choose; the file system is named",
+        "fsx:CreateDataRepositoryTask",
+    ),
     _w(
         r"arn:.*:network-interface/\*",
         "SageMaker creates the interfaces, so their ids are not known; subnets and group are named",

@@ -21,6 +21,7 @@ from everstep.contracts.models import PRESETS, ModelConfig
 from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import RunSpec
 from everstep.contracts.secrets import without_secrets
+from everstep.contracts.storage_rules import storage_problems
 
 Sections = Mapping[str, Any]
 
@@ -201,6 +202,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     _lora,
     _checkpoint,
     _begin,
+    storage_problems,
     limit_problems,
 )
 

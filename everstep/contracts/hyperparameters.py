@@ -14,6 +14,8 @@ from everstep.contracts.run_spec import RunSpec
 
 SECTIONS = ("model", "data", "parallelism", "train", "checkpoint", "guard", "stop", "report")
 """The sections of ``RunSpec`` that a trainer reads."""
+NOT_THE_TRAINERS = ("data.preload", "checkpoint.export")
+"""Done before and after the job."""
 MAX_COUNT = 100
 MAX_VALUE = 2500
 
@@ -28,6 +30,8 @@ def to_hyperparameters(spec: RunSpec) -> dict[str, str]:
     for name in SECTIONS:
         section = getattr(spec, name).model_dump(mode="json", exclude_defaults=True)
         flat.update({f"{name}.{key}": _encode(value) for key, value in _flatten(section)})
+    for key in NOT_THE_TRAINERS:
+        flat.pop(key, None)
     flat.update(spec.trainer.hyperparameters)
     if len(flat) > MAX_COUNT:
         raise ValueError(

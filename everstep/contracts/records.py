@@ -77,6 +77,19 @@ class Waiting(BaseModel):
     """The payload that the state was entered with, to go on with."""
 
 
+class DataTask(BaseModel):
+    """A move of data between the file system and S3, by a task of FSx."""
+
+    model_config = ConfigDict(frozen=True)
+
+    since_epoch: float
+    number: int = 1
+    """Of the try."""
+    task_id: str | None = None
+    done: bool = False
+    given_up: bool = False
+
+
 class Adopted(BaseModel):
     """A job made elsewhere, and the request that makes it again."""
 
@@ -127,6 +140,8 @@ class Run(BaseModel):
     dataset_vocab_size: int | None = None
     adopted: Adopted | None = None
     """Set where the run began as a job made elsewhere: ``spec`` then only holds its limits."""
+    preload: DataTask | None = None
+    release: DataTask | None = None
     final_step: int | None = None
     export_uri: str | None = None
     model_package_arn: str | None = None

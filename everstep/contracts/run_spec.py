@@ -118,6 +118,9 @@ class Datasets(Section):
 class Data(Datasets):
     prefix: Prefix
     """Path below the team's data prefix: a folder that holds ``index.json`` and its shards."""
+    preload: bool = False
+    """With ``fsx``: import the metadata of ``prefix`` before hosts are paid for, and wait for it.
+    Contents come from S3 when they are first read."""
 
     @property
     def folders(self) -> list[str]:
@@ -231,6 +234,8 @@ class Checkpoint(Section):
     storage: Literal["s3", "fsx"] = "s3"
     """``s3``: written by the trainer itself, manifest last. ``fsx``: on the stack's file system,
     which every host mounts; a copy of each manifest goes to S3 after it, for those who cannot."""
+    export: bool = False
+    """With ``fsx``: when the run is done, export its checkpoints to S3, and wait for it."""
     every_steps: int | None = Field(default=None, ge=1)
     every_minutes: float | None = Field(default=None, ge=1e-6, le=40_320)
     """Used where ``every_steps`` is not given. Neither: Young's and Daly's optimum, from what a

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from everstep.contracts.env import ControlEnv
 from lambdas.aws.checkpoints import Checkpoints
+from lambdas.aws.fsx import DataTasks
 from lambdas.aws.increases import Increases
 from lambdas.aws.jobs import Jobs
 from lambdas.aws.logs import JobLogs
@@ -65,6 +66,10 @@ class Services:
     @cached_property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.client("s3"))
+
+    @cached_property
+    def data_tasks(self) -> DataTasks:
+        return DataTasks(self.client("fsx"))
 
     @cached_property
     def models(self) -> Models:

@@ -4,11 +4,14 @@ from typing import Any
 
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import RunStatus
+from everstep.policy.data_tasks import wants_release
 from lambdas.aws.services import Services, state_handler
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
     run, launches, exports = services.store.whole(step.run_id)
+    if wants_release(run):
+        return step.to(State.RELEASE_STORAGE)
     if run.spec.target(launches[-1].target).warm_pool_seconds:
         services.jobs.end_warm_pool(launches[-1].job_name)
     if run.status is not RunStatus.DONE:

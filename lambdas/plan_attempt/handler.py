@@ -5,6 +5,7 @@ from typing import Any
 from everstep.contracts.failures import Failure, StopReason
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
+from everstep.policy.data_tasks import wants_preload
 from everstep.policy.ladder import rung_of
 from everstep.policy.training_plan import until_the_plan_ends
 from lambdas.aws.marks import newest_mark
@@ -20,6 +21,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     without_image = blocked(run, step, services)
     if without_image is not None:
         return without_image
+    if wants_preload(run):
+        return step.to(State.PREPARE_STORAGE)
     number = step.launch + 1
     former = services.store.find_launch(run.run_id, step.launch)
     wish = former.decision.target if former and former.decision else 0

@@ -261,6 +261,13 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "parallelism.tensor",
         2,
     ),
+    (
+        "preload without a file system",
+        spec(data={"prefix": "a", "preload": True}),
+        "data.preload",
+        True,
+    ),
+    ("export of what is in s3", spec(checkpoint={"export": True}), "checkpoint.export", True),
     ("prefix that climbs", spec(data="/a"), "data.prefix", "/a"),
     ("tag with a quote", spec(tags={"a": "it's"}), "tags.a", "it's"),
     ("our own tag", spec(tags={"everstep:run": "x"}), "tags.everstep:run", "x"),

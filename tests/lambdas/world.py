@@ -427,6 +427,35 @@ class FakeCodeBuild:
         return {"builds": [build for build in self.builds if build["id"] in ids]}
 
 
+class FakeFsx:
+    """Data repository tasks; a test says how each ends."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, dict[str, Any]] = {}
+        """By token: the same token is the same task."""
+        self.refusals: list[ClientError] = []
+
+    def create_data_repository_task(self, **request: Any) -> dict[str, Any]:
+        model = botocore.session.get_session().get_service_model("fsx")
+        shape = model.operation_model("CreateDataRepositoryTask").input_shape
+        report = ParamValidator().validate(request, shape)
+        assert not report.has_errors(), report.generate_report()
+        assert len(request["ClientRequestToken"]) <= 63
+        if self.refusals:
+            raise self.refusals.pop(0)
+        task = {**request, "TaskId": f"task-{len(self.tasks):017d}", "Lifecycle": "PENDING"}
+        return {"DataRepositoryTask": self.tasks.setdefault(request["ClientRequestToken"], task)}
+
+    def describe_data_repository_tasks(self, TaskIds: list[str]) -> dict[str, Any]:
+        return {"DataRepositoryTasks": [t for t in self.tasks.values() if t["TaskId"] in TaskIds]}
+
+    def end(self, lifecycle: str, **more: Any) -> dict[str, Any]:
+        """The newest task."""
+        task = [*self.tasks.values()][-1]
+        task.update(Lifecycle=lifecycle, **more)
+        return task
+
+
 class _Counted:
     """A client whose calls are counted; at the chosen one the process dies."""
 
@@ -457,6 +486,7 @@ class World:
         self.quotas = FakeQuotas()
         self.metrics = FakeMetrics(lambda: self.now)
         self.codebuild = FakeCodeBuild(lambda: self.now)
+        self.fsx = FakeFsx()
         self.draw = 0.5
         self.env = ControlEnv(
             table="runs",
@@ -534,6 +564,7 @@ class World:
             "service-quotas": self.quotas,
             "cloudwatch": self.metrics,
             "codebuild": self.codebuild,
+            "fsx": self.fsx,
         }
         return Services(
             self.env,

@@ -182,8 +182,11 @@ class Lab:
 
     def weights(self, run_id: str) -> str:
         """A digest over the full weights of the final checkpoint, after it was verified."""
+        return self.digest(self.final_checkpoint(run_id))
+
+    def digest(self, checkpoint: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "trainer.verify", self.final_checkpoint(run_id), "--digest"],
+            [sys.executable, "-m", "trainer.verify", checkpoint, "--digest"],
             cwd=ROOT,
             env=self.environ,
             capture_output=True,

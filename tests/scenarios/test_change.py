@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from everstep.cli.local import local_cloud
-from everstep.contracts.names import STACKS, function_name, stack_name
+from everstep.contracts.names import OUTPUT_CHECKPOINTS, STACKS, function_name, stack_name
 from everstep.contracts.records import job_name
 from tests.scenarios.lab import QUOTA, QUOTA_VALUE, ROOT, Lab, deployed
 from tests.scenarios.test_control_plane import check_arrived
@@ -36,6 +36,7 @@ STATEFUL = {
 """What may be left, and all of which is; buckets keep their policies, keys their aliases not. The
 network's stack, since the file system's interfaces are in its subnets."""
 
+STEPS = 60
 
 FILE_SYSTEM = """[file_system]
 capacity_gib = 1200
@@ -150,28 +151,39 @@ def test_a_run_arrives_on_each_way_to_data(own_lab: Lab, tiny: dict[str, Any], m
     assert own_lab.weights(f"data-{mode}") == own_lab.weights("data-file")
 
 
-def test_a_killed_host_costs_steps_and_nothing_else_with_checkpoints_on_lustre(
+def test_a_killed_host_costs_steps_and_nothing_else_with_everything_on_lustre(
     own_lab: Lab, tiny: dict[str, Any]
 ) -> None:
-    spec = {**tiny, "stop": {**tiny["stop"], "steps": 24}, "finish": {"export": True}}
+    """Metadata imported before, checkpoints told of in S3 and exported after; the model too."""
+    spec = {**tiny, "stop": {**tiny["stop"], "steps": STEPS}, "finish": {"export": True}}
     whole = own_lab.start("on-s3", spec)
     assert own_lab.end(whole)["status"] == "SUCCEEDED"
-    lustre = {**spec["checkpoint"], "storage": "fsx"}
-    arn = own_lab.start("on-lustre", {**spec, "checkpoint": lustre})
-    own_lab.at_step("on-lustre", 1, 15)
+    data = {"prefix": tiny["data"], "mode": "fsx", "preload": True}
+    lustre = {**spec["checkpoint"], "storage": "fsx", "export": True}
+    arn = own_lab.start("on-lustre", {**spec, "data": data, "checkpoint": lustre})
+    own_lab.until(lambda: _told(own_lab, "on-lustre"), "a committed checkpoint")
     own_lab.control.kill_host(job_name("on-lustre", 1), "algo-2")
     assert own_lab.end(arn)["status"] == "SUCCEEDED"
     first, second = own_lab.launches("on-lustre")
-    assert second.resume_step == first.committed_step >= 10
+    assert second.resume_step == first.committed_step
+    assert second.resume_step >= 10
     assert own_lab.view("on-lustre").losses == own_lab.view("on-s3").losses
     assert own_lab.weights("on-lustre") == own_lab.weights("on-s3")
     run = own_lab.cloud.run("on-lustre")
-    told = own_lab.cloud.client("s3").list_objects_v2(
-        Bucket=run.team.checkpoint_uri.split("/")[2], Prefix="research/on-lustre/"
-    )
-    assert {item["Key"].rpartition("/")[2] for item in told["Contents"]} == {"manifest.json"}
-    exported = json.loads(own_lab.object(f"{run.export_uri}/export.json"))
-    assert exported["step"] == 24
+    assert run.preload is not None
+    assert run.release is not None
+    assert (run.preload.done, run.release.done) == (True, True)
+    newest = own_lab.final_checkpoint("on-lustre").rpartition("/")[2]
+    exported = f"{run.team.checkpoint_uri}/on-lustre/{newest}"
+    assert own_lab.digest(exported) == own_lab.weights("on-s3")
+    assert json.loads(own_lab.object(f"{run.export_uri}/export.json"))["step"] == STEPS
+
+
+def _told(lab: Lab, run_id: str) -> list[str]:
+    """Keys below a run's checkpoint prefix."""
+    bucket = lab.cloud.outputs[OUTPUT_CHECKPOINTS]
+    found = lab.cloud.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"research/{run_id}/")
+    return [item["Key"] for item in found.get("Contents", [])]
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +269,7 @@ def test_another_environment_goes_on_with_what_was_left(
     endpoint = own_lab.environ["AWS_ENDPOINT_URL"]
     cloud = local_cloud(endpoint, own_lab.environ, "moved")
     after = Lab(cloud, own_lab.control, own_lab.environ, own_lab.work)
-    assert after.cloud.run("on-lustre").final_step == 24
+    assert after.cloud.run("on-lustre").final_step == STEPS
     assert after.weights("on-lustre") == after.weights("on-s3")
     spec = {
         **tiny,
