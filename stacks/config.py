@@ -180,6 +180,8 @@ class Config(_Section):
         None
     )
     file_system: FileSystem | None = None
+    run_file_systems: bool = False
+    """Runs may make scratch file systems of their own (``data.scratch_gib``), deleted after."""
     existing: Existing = Existing()
     planned: Planned | None = None
     budget: Budget | None = None

@@ -120,8 +120,8 @@ class ControlPlaneStack(Stack):
             repositories=self.images.repositories,
             subnets=self.network.training_subnets,
             security_group=self.network.training,
-            lustre=self.storage.file_system is not None,
             remote_debug=self.remote_debug[team],
+            lustre=self.storage.file_system is not None or self.config.run_file_systems,
         )
 
     def _machine(self, team: str) -> TeamMachine:
@@ -142,6 +142,9 @@ class ControlPlaneStack(Stack):
             file_system_id=file_system.id if file_system else None,
             file_system_path=file_system.path(team) if file_system else None,
             file_system_checkpoints=file_system.checkpoints(team) if file_system else None,
+            lustre_group=self.network.lustre.security_group_id
+            if self.config.run_file_systems
+            else None,
             file_system_zone=self.config.file_system_zone if file_system else None,
             model_package_group=self._model_group(team),
             remote_debug=self.remote_debug[team],

@@ -63,6 +63,16 @@ DESCRIBE_EXECUTION = _use("executions", "states", "DescribeExecution")
 PROGRESS = _use("job_logs", "logs", "FilterLogEvents")
 TAIL = _use("job_logs", "logs", "DescribeLogStreams", "GetLogEvents")
 START_TASK = _use("file_system", "fsx", "CreateDataRepositoryTask")
+MAKE_LUSTRE = (
+    _use("new_file_systems", "fsx", "CreateFileSystem", "TagResource"),
+    _use("new_links", "fsx", "CreateDataRepositoryAssociation"),
+    _use("file_systems", "fsx", "DescribeFileSystems", "DescribeDataRepositoryAssociations"),
+    Use("file_systems", ("ec2:GetSecurityGroupsForVpc",)),
+    _use("link_roles", "iam", "CreateServiceLinkedRole", "AttachRolePolicy", "PutRolePolicy"),
+)
+"""FSx makes a role for each link, in the caller's name."""
+SEE_LUSTRE = _use("file_systems", "fsx", "DescribeFileSystems")
+DELETE_LUSTRE = _use("run_file_systems", "fsx", "DeleteFileSystem")
 SEE_TASKS = _use("data_tasks", "fsx", "DescribeDataRepositoryTasks")
 MODELS = _use("models", "sagemaker", "CreateModelPackage", "ListModelPackages")
 TELL = _use("topic", "sns", "Publish")
@@ -100,7 +110,7 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         BUILDS,
         *_read("checkpoint"),
     ),
-    "prepare_storage": (READ_WRITE, START_TASK, SEE_TASKS),
+    "prepare_storage": (READ_WRITE, START_TASK, SEE_TASKS, *MAKE_LUSTRE),
     "release_storage": (READ_WRITE, START_TASK, SEE_TASKS),
     "launch_attempt": (
         READ_WRITE,
@@ -119,8 +129,8 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
     "verify_export": (READ_WRITE, PUT, QUERY, DESCRIBE, TAGS, TAIL, TELL, *_read("output")),
     # SageMaker reads the export's objects with the caller's own permission.
     "register_model": (READ_WRITE, DESCRIBE, MODELS, *_read("output")),
-    "finish": (WRITE, QUERY, UPDATE, TELL),
-    "give_up": (READ_WRITE, QUERY, UPDATE, TELL),
+    "finish": (WRITE, QUERY, UPDATE, TELL, DELETE_LUSTRE),
+    "give_up": (READ_WRITE, QUERY, UPDATE, TELL, DELETE_LUSTRE),
     "continue_as_new": (READ_WRITE, QUERY, START),
     "on_job_event": (READ_WRITE, DESCRIBE, TAGS, FINISH_TOKEN, START, TELL),
     "on_execution_event": (READ_WRITE, QUERY, DESCRIBE, TAGS, DESCRIBE_EXECUTION, STOP, TELL),
@@ -141,6 +151,8 @@ GRANTS: Mapping[str, tuple[Use, ...]] = {
         IMAGES,
         BUILDS,
         TELL,
+        SEE_LUSTRE,
+        DELETE_LUSTRE,
     ),
     "quota_report": (READ, QUERY_ACTIVE, QUOTAS, SEARCH, TELL),
     "write_report": (QUERY, PROGRESS, WRITE_REPORT),

@@ -13,6 +13,7 @@ from everstep.contracts.env import ControlEnv
 from everstep.contracts.names import handler_folder, machine_name, model_group_name
 from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
 from stacks.config import Config
+from stacks.fsx_things import fsx_arns, fsx_conditions
 from stacks.functions import HandlerFunction, bundle
 from stacks.grants import Things, statements
 from stacks.images import ImagesStack
@@ -56,6 +57,7 @@ class Handlers(Construct):
             runbook_url=config.runbook_url,
             prices_usd=config.prices_usd,
             rules=config.rules,
+            run_file_systems=config.run_file_systems,
             adopters={
                 role: self._machine_arn(machine_name(env_name, team.name))
                 for team in config.teams
@@ -134,6 +136,7 @@ class Handlers(Construct):
             return stack.format_arn(service="sagemaker", resource=kind, resource_name=name)
 
         group = arn("logs", "log-group", JOB_LOGS)
+        system = storage.file_system.id if storage.file_system else None
         jobs = stack.format_arn(service="sagemaker", resource="training-job", resource_name="*")
         arns = {
             "quotas": ["*"],
@@ -171,13 +174,7 @@ class Handlers(Construct):
             "job_roles": [role.role_arn for role in job_roles.values()],
             "adopted_roles": [role for team in config.teams for role in team.adopt_job_roles],
             "job_logs": [group, f"{group}:*"],
-            "file_system": [
-                stack.format_arn(service="fsx", resource="file-system", resource_name=system),
-                stack.format_arn(service="fsx", resource="task", resource_name="*"),
-            ]
-            if (system := storage.file_system.id if storage.file_system else None)
-            else [],
-            "data_tasks": ["*"] if storage.file_system else [],
+            **fsx_arns(stack, system, made_by_runs=config.run_file_systems),
             "control_key": table.key_arns,
             "data_key": [storage.key.key_arn],
         }
@@ -196,5 +193,6 @@ class Handlers(Construct):
                 "job_roles": to_sagemaker,
                 "adopted_roles": to_sagemaker,
                 "quota_role": for_quotas,
+                **fsx_conditions(table.table.table_name),
             },
         )

@@ -51,12 +51,13 @@ class StorageStack(Stack):
         self.data = self._bucket(names.OUTPUT_DATA, known.data_bucket)
         self.checkpoints = self._bucket(names.OUTPUT_CHECKPOINTS, known.checkpoint_bucket)
         self.output = self._bucket(names.OUTPUT_OUTPUT, known.output_bucket)
+        if config.file_system or config.run_file_systems:
+            self._let_lustre_use_key()
         self.file_system: Lustre | None = None
         if config.file_system and known.file_system_id:
             keeps = config.file_system.checkpoints
             self.file_system = Lustre(known.file_system_id, known.file_system_mount or "", keeps)
         elif config.file_system:
-            self._let_lustre_use_key()
             self.file_system = LustreFileSystem(
                 self,
                 "FileSystem",

@@ -99,6 +99,28 @@ WILDCARDS: tuple[Wildcard, ...] = (
     _w(r"\*", "SageMaker looks the file system up by listing", "fsx:DescribeFileSystems"),
     _w(r"\*", "the list of data tasks takes no resource", "fsx:DescribeDataRepositoryTasks"),
     _w(
+        r"\*",
+        "FSx's lists, and EC2's of the groups that a file system may have, take no resource",
+        "fsx:DescribeFileSystems",
+        "fsx:DescribeDataRepositoryAssociations",
+        "ec2:GetSecurityGroupsForVpc",
+    ),
+    _w(
+        r"arn:.*:fsx:.*:(?:file-system|association)/\*",
+        "a run's file system has the id that FSx chooses; its tag, in a condition, names our table",
+        "fsx:CreateFileSystem",
+        "fsx:TagResource",
+        "fsx:CreateDataRepositoryAssociation",
+        "fsx:DeleteFileSystem",
+    ),
+    _w(
+        r"arn:.*:role/aws-service-role/s3\.data-source\.lustre\.fsx\.amazonaws\.com/.*\*",
+        "FSx makes one service-linked role a file system and names it",
+        "iam:CreateServiceLinkedRole",
+        "iam:AttachRolePolicy",
+        "iam:PutRolePolicy",
+    ),
+    _w(
         r"arn:.*:fsx:.*:task/\*",
         "a task's id is FSx's to choose; the file system is named",
         "fsx:CreateDataRepositoryTask",

@@ -30,6 +30,9 @@ class ControlEnv(BaseModel):
     adopters: dict[str, str] = Field(default_factory=dict)
     """Job role → state machine of the team that takes failed jobs of that role over."""
 
+    run_file_systems: bool = False
+    """Runs may make file systems of their own: the watchdog deletes what they leave."""
+
     rules: list[UserRule] = Field(default_factory=list)
     """The user's own failure rules, asked before the built-in ones."""
 

@@ -16,6 +16,8 @@ ENDED_EXECUTION_STATUSES = UNHAPPY_EXECUTION_STATUSES | {"SUCCEEDED"}
 TAG_EXECUTION = "everstep:execution"
 TAG_RUN = "everstep:run"
 TAG_TEAM = "everstep:team"
+TAG_TABLE = "everstep:table"
+"""On a file system that a run made: environments of one account each have a table."""
 
 TAG_AUTO_RETRY = "everstep:auto-retry"
 """``true`` on a job made elsewhere: take it over when it fails. Never on a job of ours."""

@@ -14,7 +14,7 @@ from everstep.contracts.run_spec import RunSpec
 
 SECTIONS = ("model", "data", "parallelism", "train", "checkpoint", "guard", "stop", "report")
 """The sections of ``RunSpec`` that a trainer reads."""
-NOT_THE_TRAINERS = ("data.preload", "checkpoint.export")
+NOT_THE_TRAINERS = ("data.preload", "data.scratch_gib", "checkpoint.export")
 """Done before and after the job."""
 MAX_COUNT = 100
 MAX_VALUE = 2500

@@ -72,6 +72,8 @@ class Team(BaseModel):
     file_system_checkpoints: str | None = None
     """Mount name and folder of checkpoints, one folder a run. None: none are kept there."""
     file_system_zone: str | None = None
+    lustre_group: str | None = None
+    """Security group of file systems that runs make for themselves. None: they may not."""
     model_package_group: str | None = None
     remote_debug: bool = False
     """Its job role may open Session Manager's channels: ``service.remote_debug`` can be asked for.

@@ -90,6 +90,27 @@ class DataTask(BaseModel):
     given_up: bool = False
 
 
+class OwnLustre(BaseModel):
+    """A file system made for this run alone."""
+
+    model_config = ConfigDict(frozen=True)
+
+    since_epoch: float
+    file_system_id: str | None = None
+    mount: str | None = None
+    subnet: str | None = None
+    link: str | None = None
+    """Id of its data repository association."""
+    ready: bool = False
+    given_up: bool = False
+    deleted_epoch: float | None = None
+
+    @property
+    def here(self) -> bool:
+        """It may exist, and is meant to."""
+        return self.deleted_epoch is None
+
+
 class Adopted(BaseModel):
     """A job made elsewhere, and the request that makes it again."""
 
@@ -142,6 +163,7 @@ class Run(BaseModel):
     """Set where the run began as a job made elsewhere: ``spec`` then only holds its limits."""
     preload: DataTask | None = None
     release: DataTask | None = None
+    own_lustre: OwnLustre | None = None
     final_step: int | None = None
     export_uri: str | None = None
     model_package_arn: str | None = None

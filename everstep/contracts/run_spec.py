@@ -121,6 +121,9 @@ class Data(Datasets):
     preload: bool = False
     """With ``fsx``: import the metadata of ``prefix`` before hosts are paid for, and wait for it.
     Contents come from S3 when they are first read."""
+    scratch_gib: Count | None = Field(default=None, ge=1200, le=1_000_000)
+    """With ``fsx``: a scratch file system of this size (1,200 or a multiple of 2,400) for this run
+    alone, made before hosts are paid for and deleted after it, in place of the stack's."""
 
     @property
     def folders(self) -> list[str]:

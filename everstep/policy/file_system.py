@@ -32,7 +32,10 @@ def checkpoint_place(run: Run) -> str:
 
 def data_source(run: Run) -> dict[str, Any]:
     """Of the channel that brings the dataset."""
-    return _source(run.team, f"{run.team.file_system_path}/{run.spec.data.prefix.strip('/')}", "ro")
+    prefix, own = run.spec.data.prefix.strip("/"), run.own_lustre
+    if own is not None and own.ready:
+        return _source(own.file_system_id, f"/{own.mount}/{prefix}", "ro")
+    return _source(run.team.file_system_id, f"{run.team.file_system_path}/{prefix}", "ro")
 
 
 def checkpoint_channels(run: Run, access: str = "rw") -> list[dict[str, Any]]:
@@ -40,14 +43,15 @@ def checkpoint_channels(run: Run, access: str = "rw") -> list[dict[str, Any]]:
     make. None where the run keeps its checkpoints elsewhere. ``access``: ``rw`` or ``ro``."""
     if not keeps_checkpoints(run):
         return []
-    source = _source(run.team, run.team.file_system_checkpoints, access)
+    team = run.team
+    source = _source(team.file_system_id, team.file_system_checkpoints, access)
     return [{"ChannelName": CHECKPOINT_CHANNEL, "InputMode": "File", "DataSource": source}]
 
 
-def _source(team: Team, path: str | None, access: str) -> dict[str, Any]:
+def _source(system: str | None, path: str | None, access: str) -> dict[str, Any]:
     return {
         "FileSystemDataSource": {
-            "FileSystemId": team.file_system_id,
+            "FileSystemId": system,
             "FileSystemType": "FSxLustre",
             "DirectoryPath": path,
             "FileSystemAccessMode": access,
@@ -61,6 +65,9 @@ def subnet_of(run: Run, zone: str | None = None) -> str | None:
     subnets = run.team.subnets
     if not subnets or run.adopted is not None:
         return None
+    own = run.own_lustre
+    if own is not None and own.subnet is not None and own.here:
+        return own.subnet
     wished = (zone, run.team.file_system_zone if _mounts(run.spec) else None)
     chosen = next((name for name in wished if name in subnets), next(iter(subnets)))
     return subnets[chosen][0]
@@ -68,6 +75,15 @@ def subnet_of(run: Run, zone: str | None = None) -> str | None:
 
 def file_system_problems(spec: RunSpec, team: Team) -> Iterator[Problem]:
     """What the team's file system, or the lack of one, does not let the spec do."""
+    if spec.data.scratch_gib is not None:
+        if team.lustre_group is None:
+            yield Problem(
+                path="data.scratch_gib",
+                value=spec.data.scratch_gib,
+                message="runs of this environment make no file systems",
+                hint="set run_file_systems = true in its config, or use the stack's",
+            )
+        return
     if spec.data.mode == "fsx" and team.file_system_id is None:
         yield Problem(
             path="data.mode",

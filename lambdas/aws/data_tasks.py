@@ -10,18 +10,8 @@ from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import DataTask, Run
 from everstep.policy.data_tasks import LONGEST_HOURS, MOST_TRIES, WAITING, wait_seconds
 from everstep.policy.redact import redact
+from lambdas.aws.fsx import HOPELESS
 from lambdas.aws.services import Services
-
-_HOPELESS = frozenset(
-    {
-        "AccessDeniedException",
-        "BadRequest",
-        "FileSystemNotFound",
-        "IncompatibleParameterError",
-        "UnsupportedOperation",
-    }
-)
-"""Asking again changes nothing. The rest is tried again by Step Functions."""
 
 
 def carry_out(
@@ -50,7 +40,7 @@ def carry_out(
             task_id = services.data_tasks.start(request(run, task))
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code not in _HOPELESS:
+            if code not in HOPELESS:
                 raise
             said = f"{code}: {error.response['Error'].get('Message', '')}"
             return _give_up(step, run, field, said, services)

@@ -7,6 +7,7 @@ from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import Target
 from everstep.policy.cost import over, seconds_left, spend_now, spend_of, warning
 from everstep.policy.job_request import runtime_seconds
+from everstep.policy.own_file_system import own_spend
 from everstep.policy.watchdog import Verdict
 from lambdas.aws.services import Services
 
@@ -16,7 +17,7 @@ def allowance(
 ) -> dict[str, Any] | Failure:
     """The next launch's fields about money and time; a failure where nothing is left."""
     prices, now = services.env.prices_usd, services.clock()
-    spend = spend_of(launches, prices)
+    spend = spend_of(launches, prices).plus(own_spend(run, prices, 0.0, now))
     left = seconds_left(run.spec.budget, spend, target, prices, now)
     if left is not None and left < 1:
         reached = over(run.spec.budget, spend, now, run.created_epoch)
@@ -40,7 +41,9 @@ def allowance(
 def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None:
     """Never a silent overrun: stop at the limit, and say once when it is near."""
     budget, now = run.spec.budget, services.clock()
-    spend = spend_now(launch, services.env.prices_usd, now)
+    prices = services.env.prices_usd
+    own = own_spend(run, prices, launch.planned_epoch, now)
+    spend = spend_now(launch, prices, now).plus(own)
     reached = over(budget, spend, now, run.created_epoch)
     if reached is not None:
         return Verdict(stop=StopReason.BUDGET, detail=f"{reached} (budget)")

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from everstep.contracts.env import ControlEnv
 from lambdas.aws.checkpoints import Checkpoints
-from lambdas.aws.fsx import DataTasks
+from lambdas.aws.fsx import DataTasks, FileSystems
 from lambdas.aws.increases import Increases
 from lambdas.aws.jobs import Jobs
 from lambdas.aws.logs import JobLogs
@@ -72,6 +72,10 @@ class Services:
         return DataTasks(self.client("fsx"))
 
     @cached_property
+    def file_systems(self) -> FileSystems:
+        return FileSystems(self.client("fsx"))
+
+    @cached_property
     def models(self) -> Models:
         return Models(self.client("sagemaker"))
 
@@ -112,7 +116,7 @@ class Services:
     def ready(self) -> None:
         """Make all that a pass of the watchdog may need, before it is shared among threads."""
         _ = (self.store, self.machine, self.jobs, self.logs, self.metrics, self.quotas)
-        _ = (self.increases, self.notifier, self.registry)
+        _ = (self.increases, self.notifier, self.registry, self.file_systems)
 
 
 _services: Services | None = None

@@ -5,6 +5,7 @@ from typing import Any
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import RunStatus
 from everstep.policy.data_tasks import wants_release
+from lambdas.aws.own_lustre import delete_own
 from lambdas.aws.services import Services, state_handler
 
 
@@ -12,6 +13,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     run, launches, exports = services.store.whole(step.run_id)
     if wants_release(run):
         return step.to(State.RELEASE_STORAGE)
+    delete_own(run, services)
     if run.spec.target(launches[-1].target).warm_pool_seconds:
         services.jobs.end_warm_pool(launches[-1].job_name)
     if run.status is not RunStatus.DONE:

@@ -6,6 +6,7 @@ from everstep.contracts.failures import Action, Failure, FailureClass
 from everstep.contracts.payloads import GiveUpStep, State
 from everstep.contracts.records import Launch, Run, RunStatus
 from everstep.policy.notice import history
+from lambdas.aws.own_lustre import delete_own
 from lambdas.aws.services import Services, state_handler
 
 _ENDED = (RunStatus.GAVE_UP, RunStatus.STOPPED)
@@ -27,6 +28,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
         )
         trained = run.final_step is not None and run.final_step >= run.spec.stop.steps
         return step.to(State.VERIFY_OUTCOME if trained else State.CHECK_QUOTA)
+    delete_own(run, services)
     failure, reason = _why(run, launches)
     stopped = failure.failure_class is FailureClass.USER_STOP
     if launches and run.spec.target(launches[-1].target).warm_pool_seconds:

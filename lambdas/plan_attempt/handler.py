@@ -7,6 +7,7 @@ from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run, RunStatus, job_name
 from everstep.policy.data_tasks import wants_preload
 from everstep.policy.ladder import rung_of
+from everstep.policy.own_file_system import wants_own
 from everstep.policy.training_plan import until_the_plan_ends
 from lambdas.aws.marks import newest_mark
 from lambdas.aws.pinning import blocked
@@ -21,7 +22,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     without_image = blocked(run, step, services)
     if without_image is not None:
         return without_image
-    if wants_preload(run):
+    if wants_preload(run) or wants_own(run):
         return step.to(State.PREPARE_STORAGE)
     number = step.launch + 1
     former = services.store.find_launch(run.run_id, step.launch)

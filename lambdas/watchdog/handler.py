@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
+from lambdas.aws.own_lustre import delete_orphans
 from lambdas.aws.patrol import (
     Stepping,
     look_at_increase,
@@ -76,6 +77,8 @@ def act(services: Services) -> dict[str, int]:
             for run, item in active("waiting")
         ),
     }
+    if services.env.run_file_systems:
+        todo.take([Look("file systems", lambda: delete_orphans(services))])
     if stepping := sorted(todo.stepping, key=lambda found: found.launch.job_name):
         todo.take([Look("GPU metrics", lambda: stop_idle(stepping, services))])
     if todo.failed:

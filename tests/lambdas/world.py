@@ -428,21 +428,64 @@ class FakeCodeBuild:
 
 
 class FakeFsx:
-    """Data repository tasks; a test says how each ends."""
+    """Data repository tasks and file systems; a test says how each ends."""
 
     def __init__(self) -> None:
+        self.systems: dict[str, dict[str, Any]] = {}
+        self.links: dict[str, dict[str, Any]] = {}
+        """By token too."""
+        self.deleted: list[str] = []
         self.tasks: dict[str, dict[str, Any]] = {}
         """By token: the same token is the same task."""
         self.refusals: list[ClientError] = []
 
-    def create_data_repository_task(self, **request: Any) -> dict[str, Any]:
+    def _take(self, operation: str, request: dict[str, Any]) -> None:
         model = botocore.session.get_session().get_service_model("fsx")
-        shape = model.operation_model("CreateDataRepositoryTask").input_shape
-        report = ParamValidator().validate(request, shape)
+        report = ParamValidator().validate(request, model.operation_model(operation).input_shape)
         assert not report.has_errors(), report.generate_report()
         assert len(request["ClientRequestToken"]) <= 63
         if self.refusals:
             raise self.refusals.pop(0)
+
+    def create_file_system(self, **request: Any) -> dict[str, Any]:
+        self._take("CreateFileSystem", request)
+        made = {
+            **request,
+            "FileSystemId": f"fs-{len(self.systems):017d}",
+            "Lifecycle": "CREATING",
+            "LustreConfiguration": {"MountName": "abcdefgh"},
+        }
+        return {"FileSystem": self.systems.setdefault(request["ClientRequestToken"], made)}
+
+    def _here(self) -> list[dict[str, Any]]:
+        return [s for s in self.systems.values() if s["FileSystemId"] not in self.deleted]
+
+    def describe_file_systems(self, FileSystemIds: list[str] | None = None) -> dict[str, Any]:
+        found = [s for s in self._here() if FileSystemIds in (None, [s["FileSystemId"]])]
+        if FileSystemIds and not found:
+            raise refuse("FileSystemNotFound")
+        return {"FileSystems": found}
+
+    def delete_file_system(self, FileSystemId: str) -> None:
+        if FileSystemId not in [s["FileSystemId"] for s in self._here()]:
+            raise refuse("FileSystemNotFound")
+        self.deleted.append(FileSystemId)
+
+    def get_paginator(self, name: str) -> Pages:
+        return Pages(getattr(self, name))
+
+    def create_data_repository_association(self, **request: Any) -> dict[str, Any]:
+        self._take("CreateDataRepositoryAssociation", request)
+        made = {**request, "AssociationId": f"dra-{len(self.links):017d}", "Lifecycle": "CREATING"}
+        return {"Association": self.links.setdefault(request["ClientRequestToken"], made)}
+
+    def describe_data_repository_associations(self, AssociationIds: list[str]) -> dict[str, Any]:
+        return {
+            "Associations": [x for x in self.links.values() if x["AssociationId"] in AssociationIds]
+        }
+
+    def create_data_repository_task(self, **request: Any) -> dict[str, Any]:
+        self._take("CreateDataRepositoryTask", request)
         task = {**request, "TaskId": f"task-{len(self.tasks):017d}", "Lifecycle": "PENDING"}
         return {"DataRepositoryTask": self.tasks.setdefault(request["ClientRequestToken"], task)}
 

@@ -1,0 +1,115 @@
+"""A run's own file system, made step by step in a loop of waits, and deleted by whoever ends it."""
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from everstep.contracts.failures import Action, Failure, FailureClass
+from everstep.contracts.payloads import State, Step
+from everstep.contracts.records import OwnLustre, Run
+from everstep.policy.file_system import subnet_of
+from everstep.policy.own_file_system import (
+    MAKING_HOURS,
+    create_request,
+    is_orphan,
+    link_request,
+)
+from everstep.policy.redact import redact
+from lambdas.aws.fsx import HOPELESS
+from lambdas.aws.services import Services
+
+LONGEST_WAIT_SECONDS = 300
+LIMITED = frozenset({"ServiceLimitExceeded"})
+"""The account's storage quota, or FSx's capacity: waited for."""
+
+
+def prepare_own(step: Step, run: Run, services: Services) -> dict[str, Any] | None:
+    """The payload of a wait, or of giving up; None once it can be mounted."""
+    now, own = services.clock(), run.own_lustre
+    if own is not None and own.given_up and run.failure is not None:
+        return step.to(State.GIVE_UP)  # as an earlier invocation found
+    if own is None or not own.here:
+        own = OwnLustre(since_epoch=now)
+        services.store.update(run, own_lustre=own)
+    waited = min(LONGEST_WAIT_SECONDS, (now - own.since_epoch) / 4)
+    wait = int(max(services.env.watchdog_period_seconds, waited))
+    later = step.later(wait, State.PREPARE_STORAGE)
+    if now - own.since_epoch > MAKING_HOURS * 3600:
+        return _give_up(step, run, own, f"not there after {MAKING_HOURS} h", services)
+    try:
+        found = _next(run, own, services)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code in LIMITED:
+            return later
+        if code not in HOPELESS:
+            raise
+        said = f"{code}: {error.response['Error'].get('Message', '')}"
+        return _give_up(step, run, own, said, services)
+    if isinstance(found, str):
+        return _give_up(step, run, own, found, services)
+    if found != own:
+        services.store.update(run, own_lustre=found)
+    return None if found.ready else later
+
+
+def _next(run: Run, own: OwnLustre, services: Services) -> OwnLustre | str:
+    """One step further; or why there is none."""
+    fsx = services.file_systems
+    if own.file_system_id is None:
+        subnet = subnet_of(run, next((t.zone for t in run.spec.compute if t.zone), None))
+        made = fsx.create(create_request(run, own, str(subnet), services.env.table))
+        return own.model_copy(
+            update={
+                "file_system_id": made["FileSystemId"],
+                "mount": made["LustreConfiguration"]["MountName"],
+                "subnet": subnet,
+            }
+        )
+    if own.link is None:
+        lifecycle, why = fsx.look(own.file_system_id)
+        if lifecycle == "AVAILABLE":
+            return own.model_copy(update={"link": fsx.link(link_request(run, own))})
+        return own if lifecycle in ("CREATING", "UPDATING") else f"{lifecycle}: {why}"
+    lifecycle, why = fsx.look_link(own.link)
+    if lifecycle == "AVAILABLE":
+        return own.model_copy(update={"ready": True})
+    return own if lifecycle in ("CREATING", "UPDATING") else f"its link is {lifecycle}: {why}"
+
+
+def delete_own(run: Run, services: Services) -> None:
+    """Safe to call again. What is made and not yet written down is found by its tags."""
+    own = run.own_lustre
+    if own is None or not own.here:
+        return
+    if own.file_system_id is not None:
+        services.file_systems.delete(own.file_system_id)
+    ended = own.model_copy(update={"deleted_epoch": services.clock()})
+    services.store.update(run, own_lustre=ended)
+
+
+def delete_orphans(services: Services) -> None:
+    """Those of this environment, by their tags, whose run needs them no more."""
+    for system, run_id in services.file_systems.ours(services.env.table):
+        run = services.store.find_run(run_id)
+        running = run is not None and services.machine.is_running(run.execution_arn)
+        if is_orphan(system, run, running):
+            services.file_systems.delete(system)
+            own = run.own_lustre if run else None
+            if run is not None and own is not None and own.file_system_id == system and own.here:
+                ended = own.model_copy(update={"deleted_epoch": services.clock()})
+                services.store.update(run, own_lustre=ended)
+
+
+def _give_up(step: Step, run: Run, own: OwnLustre, said: str, services: Services) -> dict[str, Any]:
+    """GiveUp deletes it; *Redrive* makes another."""
+    failure = Failure(
+        failure_class=FailureClass.BAD_CONFIG,
+        action=Action.DO_NOT_RETRY,
+        cause=redact(f"no file system of its own for the run: {said}"),
+        rule="own-file-system",
+        hint="see FSx's console; data.mode = s3 or fastfile needs no file system",
+    )
+    ended = own.model_copy(update={"given_up": True})
+    services.store.update(run, own_lustre=ended, failure=failure)
+    return step.to(State.GIVE_UP)

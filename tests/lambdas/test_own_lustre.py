@@ -1,0 +1,239 @@
+"""A run's own scratch file system: made before hosts are paid for, deleted by who ends the run."""
+
+from typing import Any
+
+import pytest
+
+from everstep.contracts.payloads import State
+from everstep.contracts.records import OwnLustre, RunStatus
+from everstep.policy.own_file_system import MAKING_HOURS, PRICE, own_spend
+from tests.lambdas.test_lives import Life, end, execution_event, launched
+from tests.lambdas.world import TEAM, Crash, World, a_world, refuse
+
+SUBNETS = {f"us-east-1{zone}": [f"subnet-0123456789abcdef{zone}"] for zone in "ab"}
+MAKER = TEAM.model_copy(update={"lustre_group": "sg-0123456789abcdef0", "subnets": SUBNETS})
+SCRATCH: dict[str, Any] = {"data": {"prefix": "stdlib", "mode": "fsx", "scratch_gib": 2400}}
+
+
+def life(world: World, **spec: Any) -> Life:
+    made = Life(world, **{**SCRATCH, **spec})
+    made.team = MAKER
+    world.env = world.env.model_copy(update={"run_file_systems": True})
+    return made
+
+
+class Fsx:
+    """Everything becomes what it is said to become, when it has been asked for twice."""
+
+    def __init__(self, world: World, system: str = "AVAILABLE", link: str = "AVAILABLE") -> None:
+        self.world, self.becomes, self.looks = world, {"fs": system, "dra": link}, 0
+        for name in ("describe_file_systems", "describe_data_repository_associations"):
+            setattr(world.fsx, name, self._later(getattr(world.fsx, name)))
+
+    def _later(self, honest: Any) -> Any:
+        def look(**request: Any) -> Any:
+            self.looks += 1
+            if self.looks % 2 == 0:
+                for found in (*self.world.fsx.systems.values(), *self.world.fsx.links.values()):
+                    kind = "dra" if "AssociationId" in found else "fs"
+                    found["Lifecycle"] = self.becomes[kind]
+                    found["FailureDetails"] = {"Message": "no addresses left"}
+            return honest(**request)
+
+        return look
+
+
+def test_it_is_made_linked_mounted_and_deleted(world: World) -> None:
+    Fsx(world)
+    run = life(world, compute=[{"instance_type": "ml.m5.large", "zone": "us-east-1b"}])
+    assert run.go() is State.LAUNCH_ATTEMPT
+    (system,) = world.fsx.systems.values()
+    (link,) = world.fsx.links.values()
+    tags = {tag["Key"]: tag["Value"] for tag in system["Tags"]}
+    assert (system["StorageCapacity"], system["SubnetIds"]) == (2400, SUBNETS["us-east-1b"])
+    assert tags["everstep:table"] == "runs"
+    assert (link["FileSystemPath"], link["DataRepositoryPath"]) == (
+        "/stdlib",
+        f"{TEAM.data_uri}/stdlib/",
+    )
+    (job,) = world.sagemaker.jobs.values()
+    source = job["InputDataConfig"][0]["DataSource"]["FileSystemDataSource"]
+    assert source["FileSystemId"] == system["FileSystemId"]
+    assert source["DirectoryPath"] == "/abcdefgh/stdlib"
+    assert job["VpcConfig"]["Subnets"] == SUBNETS["us-east-1b"]
+    end(world, 1, "Failed", "InternalServerError: We lost it.")
+    assert run.wake() is State.LAUNCH_ATTEMPT
+    assert len(world.fsx.systems) == 1, "once a run"
+    world.watch()
+    assert world.fsx.deleted == []
+    world.put_checkpoint(100, 2, final=True)
+    end(world, 2, "Completed")
+    assert run.wake() is State.DONE
+    assert world.fsx.deleted == [system["FileSystemId"]]
+
+
+@pytest.mark.parametrize(
+    ("becomes", "words"),
+    [({"system": "FAILED"}, "FAILED: no addresses left"),
+     ({"link": "MISCONFIGURED"}, "its link is MISCONFIGURED")],
+)  # fmt: skip
+def test_what_cannot_be_made_is_deleted_and_said(
+    world: World, becomes: dict[str, str], words: str
+) -> None:
+    Fsx(world, **becomes)
+    run = life(world)
+    assert run.go() is State.GIVE_UP
+    assert words in world.messages()[-1]
+    assert len(world.fsx.deleted) == 1
+    assert world.sagemaker.created == []
+    assert run.redrive() is State.GIVE_UP
+    assert len(world.fsx.systems) == len(world.fsx.deleted) == 2, "a redrive makes another"
+
+
+def test_a_full_quota_is_waited_for(world: World) -> None:
+    Fsx(world)
+    world.fsx.refusals = [refuse("ServiceLimitExceeded")] * 3
+    assert life(world).go() is State.LAUNCH_ATTEMPT
+
+
+def test_a_refusal_is_not_tried_again(world: World) -> None:
+    world.fsx.refusals = [refuse("BadRequest", "no such subnet")]
+    assert life(world).go() is State.GIVE_UP
+    assert "BadRequest: no such subnet" in world.messages()[-1]
+
+
+def test_what_never_comes_is_given_up(world: World) -> None:
+    began, run = world.now, life(world)
+    assert run.go() is State.GIVE_UP
+    assert world.now - began >= MAKING_HOURS * 3600
+    assert len(world.fsx.deleted) == 1
+    assert run.path.count("PrepareStorage") < 100
+
+
+def test_a_stopped_executions_is_found_by_its_tags_and_deleted(world: World) -> None:
+    Fsx(world)
+    run = life(world)
+    launched(run)
+    run.stop()
+    execution_event(world, run, "ABORTED")
+    world.watch()
+    assert len(world.fsx.deleted) == 1
+    own = world.run().own_lustre
+    assert own is not None
+    assert not own.here
+    world.watch()
+    assert len(world.fsx.deleted) == 1
+
+
+def test_only_what_is_ours_and_no_longer_needed_is_deleted(world: World) -> None:
+    Fsx(world)
+    run = life(world)
+    launched(run)
+
+    def put(number: int, table: str, of: str) -> None:
+        tags = {"everstep:table": table, "everstep:run": of}
+        world.fsx.systems[f"other-{number}"] = {
+            "FileSystemId": f"fs-other-{number}",
+            "Lifecycle": "AVAILABLE",
+            "Tags": [{"Key": k, "Value": v} for k, v in tags.items()],
+        }
+
+    put(1, "another-table", "gone")
+    put(2, "runs", "gone")
+    put(3, "runs", "my-run")
+    world.fsx.systems["untagged"] = {"FileSystemId": "fs-untagged", "Lifecycle": "AVAILABLE"}
+    world.watch()
+    assert world.fsx.deleted == ["fs-other-2", "fs-other-3"]
+    world.env = world.env.model_copy(update={"run_file_systems": False})
+    put(4, "runs", "gone")
+    world.watch()
+    assert "fs-other-4" not in world.fsx.deleted
+
+
+def test_dying_at_any_call_leaves_one_file_system_or_none() -> None:
+    def lives(crash: int, *, lost: bool, of: State) -> tuple[int, State, int, int]:
+        with a_world() as world:
+            Fsx(world)
+            run = life(world)
+            honest, calls = world.act, 0
+
+            def act(state: State, payload: dict[str, Any], services: Any = None) -> Any:
+                nonlocal calls
+                if state is not of:
+                    return honest(state, payload)
+                try:
+                    answer = honest(state, payload, world.services(crash - calls, lost=lost))
+                except Crash:
+                    answer = honest(state, payload)
+                calls += world.calls
+                return answer
+
+            world.act = act  # type: ignore[method-assign]
+            assert run.go() is State.LAUNCH_ATTEMPT
+            world.put_checkpoint(100, final=True)
+            end(world, 1, "Completed")
+            where = run.wake()
+            return calls, where, len(world.fsx.systems), len(world.fsx.deleted)
+
+    for state in (State.PREPARE_STORAGE, State.FINISH):
+        calls, *whole = lives(0, lost=False, of=state)
+        assert whole == [State.DONE, 1, 1]
+        for call in range(1, calls + 1):
+            for lost in (True, False):
+                assert list(lives(call, lost=lost, of=state)[1:]) == whole, (state, call, lost)
+
+
+def test_it_is_paid_for_by_the_runs_budget(world: World) -> None:
+    """A month of 2,400 GiB at 0.14: the hours of it that the run has had it."""
+    Fsx(world)
+    world.env = world.env.model_copy(update={"prices_usd": {"ml.m5.large": 0.1, PRICE: 0.14}})
+    run = life(world, budget={"max_usd": 1.0}, watch={"starting": 100_000})
+    launched(run)
+    row = world.run()
+    own = row.own_lustre
+    assert own is not None
+    assert own_spend(row, {PRICE: 0.14}, 0.0, own.since_epoch + 730 * 3600).usd == 2400 * 0.14
+    ended = row.model_copy(
+        update={"own_lustre": own.model_copy(update={"deleted_epoch": own.since_epoch + 3600})}
+    )
+    assert own_spend(ended, {PRICE: 0.14}, 0.0, 1e12).usd == pytest.approx(2400 * 0.14 / 730)
+    assert own_spend(row, {}, 0.0, 1e12).usd is None, "unknown is not zero"
+    world.now += 3 * 3600  # 0.30 USD of the instance, 1.38 USD of the file system
+    world.watch()
+    assert world.launch(1).stop_reason == "budget"
+
+
+@pytest.mark.parametrize(
+    ("team", "spec", "path"),
+    [
+        (TEAM, {}, "data.scratch_gib"),
+        (MAKER, {"data": {**SCRATCH["data"], "scratch_gib": 3000}}, "2400 or 4800"),
+        (MAKER, {"data": {**SCRATCH["data"], "mode": "s3"}}, "data.scratch_gib"),
+        (MAKER, {"data": {**SCRATCH["data"], "preload": True}}, "data.preload"),
+        (MAKER, {"checkpoint": {"storage": "fsx"}}, "checkpoints must not be"),
+        (
+            MAKER,
+            {"compute": [{"instance_type": "ml.m5.large", "zone": f"us-east-1{z}"} for z in "ab"]},
+            "lies in one zone",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    world: World, team: Any, spec: dict[str, Any], path: str
+) -> None:
+    run = life(world, **spec)
+    run.team = team
+    assert run.go() is State.REFUSE_SPEC
+    assert path in run.payload["message"]
+    assert world.fsx.systems == {}
+
+
+def test_it_is_written_down_before_it_is_made() -> None:
+    """Else a death in between makes one that nobody knows, with another token."""
+    with a_world() as world:
+        run = life(world)
+        world.fsx.refusals = [refuse("ThrottlingException")] * 99
+        run.go()
+        row = world.run()
+        assert row.own_lustre == OwnLustre(since_epoch=row.own_lustre.since_epoch)  # type: ignore[union-attr]
+        assert row.status is RunStatus.RUNNING
