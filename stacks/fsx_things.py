@@ -32,7 +32,9 @@ def fsx_arns(stack: Stack, system: str | None, *, made_by_runs: bool) -> dict[st
         "new_links": if_made(arn("file-system"), arn("association")),
         "run_file_systems": if_made(arn("file-system")),
         "file_systems": if_made("*"),
+        "new_link_roles": if_made(roles),
         "link_roles": if_made(roles),
+        "vpcs": if_made(stack.format_arn(service="ec2", resource="vpc", resource_name="*")),
     }
 
 
@@ -40,5 +42,5 @@ def fsx_conditions(table: str) -> dict[str, dict[str, Any]]:
     return {
         "new_file_systems": {"StringEquals": {f"aws:RequestTag/{TAG_TABLE}": table}},
         "run_file_systems": {"StringEquals": {f"aws:ResourceTag/{TAG_TABLE}": table}},
-        "link_roles": {"StringLike": {"iam:AWSServiceName": LINK_ROLES}},
+        "new_link_roles": {"StringLike": {"iam:AWSServiceName": LINK_ROLES}},
     }

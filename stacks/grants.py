@@ -67,8 +67,9 @@ MAKE_LUSTRE = (
     _use("new_file_systems", "fsx", "CreateFileSystem", "TagResource"),
     _use("new_links", "fsx", "CreateDataRepositoryAssociation"),
     _use("file_systems", "fsx", "DescribeFileSystems", "DescribeDataRepositoryAssociations"),
-    Use("file_systems", ("ec2:GetSecurityGroupsForVpc",)),
-    _use("link_roles", "iam", "CreateServiceLinkedRole", "AttachRolePolicy", "PutRolePolicy"),
+    _use("vpcs", "ec2", "GetSecurityGroupsForVpc"),
+    _use("new_link_roles", "iam", "CreateServiceLinkedRole"),
+    _use("link_roles", "iam", "AttachRolePolicy", "PutRolePolicy"),
 )
 """FSx makes a role for each link, in the caller's name."""
 SEE_LUSTRE = _use("file_systems", "fsx", "DescribeFileSystems")

@@ -100,9 +100,13 @@ WILDCARDS: tuple[Wildcard, ...] = (
     _w(r"\*", "the list of data tasks takes no resource", "fsx:DescribeDataRepositoryTasks"),
     _w(
         r"\*",
-        "FSx's lists, and EC2's of the groups that a file system may have, take no resource",
+        "FSx's lists take no resource",
         "fsx:DescribeFileSystems",
         "fsx:DescribeDataRepositoryAssociations",
+    ),
+    _w(
+        r"arn:.*:ec2:.*:vpc/\*",
+        "FSx looks, in the caller's name, whether the group is of the subnet's VPC",
         "ec2:GetSecurityGroupsForVpc",
     ),
     _w(

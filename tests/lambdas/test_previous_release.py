@@ -23,7 +23,9 @@ ROWS: dict[str, dict[str, str]] = json.loads((GOLDEN / "rows-v1.json").read_text
 NEW_SINCE = {
     State.CONTINUE_AS_NEW,
     State.EXPORT_MODEL,
+    State.PREPARE_STORAGE,
     State.REGISTER_MODEL,
+    State.RELEASE_STORAGE,
     State.VERIFY_EXPORT,
 }
 
