@@ -95,7 +95,7 @@ class Bed:
         )
 
     def saver(self, uri: str, node_dir: Path, group: Any) -> Any:
-        from everstep.contracts.run_spec import Checkpoint
+        from everstep.contracts.training_spec import Checkpoint
         from trainer.checkpoint.saver import Saver
         from trainer.report import Reporter
         from trainer.store import open_store

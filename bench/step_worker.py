@@ -22,7 +22,7 @@ Step = Callable[[Tensor], float]
 
 def everstep() -> tuple[Step, int]:
     from everstep.contracts.models import ModelConfig
-    from everstep.contracts.run_spec import Sharding, Train
+    from everstep.contracts.training_spec import Sharding, Train
     from trainer.optim import build_optimizer
     from trainer.parallel import Layout, build_model
     from trainer.step import optimizer_step, valid_targets

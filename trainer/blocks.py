@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.fp8 import to_fp8
 from trainer.model import Block
 

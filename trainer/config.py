@@ -21,7 +21,8 @@ from everstep.contracts.hyperparameters import (
 )
 from everstep.contracts.lora_rules import lora_problems
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import (
+from everstep.contracts.run_spec import Stop
+from everstep.contracts.training_spec import (
     Checkpoint,
     Datasets,
     Guard,
@@ -29,7 +30,6 @@ from everstep.contracts.run_spec import (
     Parallelism,
     Report,
     Section,
-    Stop,
     Train,
 )
 from trainer.errors import ConfigError

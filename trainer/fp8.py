@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.errors import ConfigError
 
 CAPABILITY = (8, 9)

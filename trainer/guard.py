@@ -13,7 +13,7 @@ from statistics import median
 
 import torch.distributed as dist
 
-from everstep.contracts import run_spec
+from everstep.contracts import training_spec
 from trainer.callbacks import StepDone
 from trainer.checkpoint.saver import Saver
 from trainer.errors import DivergedError, TrainerError
@@ -60,7 +60,7 @@ class Guard:
 
     def __init__(
         self,
-        settings: run_spec.Guard,
+        settings: training_spec.Guard,
         skips: Skips,
         losses: Sequence[float],
         *,

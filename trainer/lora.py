@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from everstep.contracts.run_spec import Lora
+from everstep.contracts.training_spec import Lora
 from trainer.errors import ConfigError
 from trainer.import_weights import files_of
 from trainer.model import LORA_A, LORA_B, Transformer

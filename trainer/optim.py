@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 
 BETAS = (0.9, 0.95)
 EPS = 1e-8

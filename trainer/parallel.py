@@ -21,7 +21,7 @@ from everstep.contracts.mesh import (
 )
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Lora, Parallelism, Sharding, Train
+from everstep.contracts.training_spec import Lora, Parallelism, Sharding, Train
 from trainer.blocks import prepare
 from trainer.errors import ConfigError
 from trainer.lora import add_adapters

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.loss import Loss
 from trainer.model import Transformer
 

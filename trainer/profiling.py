@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from everstep.contracts.env import TrainerEnv
-from everstep.contracts.run_spec import Report
+from everstep.contracts.training_spec import Report
 from trainer.callbacks import Callback, StepDone
 from trainer.errors import ConfigError
 from trainer.host import Worker

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.data import Batch
 from trainer.loss import IGNORED, Loss
 from trainer.optim import local

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from everstep.contracts.progress import Phase
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.data import Samples
 from trainer.loss import IGNORED, Loss
 from trainer.parallel import Layout, tensor_group

@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from everstep.contracts import run_spec as spec
+from everstep.contracts import training_spec as spec
 from everstep.contracts.checkpoint_rules import begin_problem, checkpoint_problem
 from everstep.contracts.compute_rules import compute_problems
 from everstep.contracts.data_rules import data_problems

@@ -1,7 +1,8 @@
 """What does not go together in a run spec's ``checkpoint`` and ``start`` sections."""
 
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Begin, Checkpoint, Stop
+from everstep.contracts.run_spec import Stop
+from everstep.contracts.training_spec import Begin, Checkpoint
 
 
 def checkpoint_problem(checkpoint: Checkpoint) -> Problem | None:

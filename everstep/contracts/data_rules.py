@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Datasets
+from everstep.contracts.training_spec import Datasets
 
 LEAST_SHARE = 1e-4
 """Of all weights: the resolution of the trainer's order."""

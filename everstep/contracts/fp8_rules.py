@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from everstep.contracts.instances import has_fp8
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Parallelism, Target, Train
+from everstep.contracts.run_spec import Target
+from everstep.contracts.training_spec import Parallelism, Train
 
 TILE = 16
 """Every side of an FP8 matrix product is a multiple of this (cuBLASLt's ``_scaled_mm``)."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Model, Parallelism, Train
+from everstep.contracts.training_spec import Model, Parallelism, Train
 
 
 def lora_problems(model: Model, parallelism: Parallelism, train: Train) -> Iterator[Problem]:

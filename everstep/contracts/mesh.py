@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Parallelism, Sharding, Train
+from everstep.contracts.training_spec import Parallelism, Sharding, Train
 
 
 class Mesh(NamedTuple):

@@ -4,7 +4,7 @@ import hashlib
 import re
 
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import RUN_ID_PATTERN
+from everstep.contracts.training_spec import RUN_ID_PATTERN
 
 _CONTINUATION = re.compile(r"-c(\d{2,3})$")
 

@@ -19,17 +19,9 @@ from everstep.contracts.events import (
     TAG_TEAM,
 )
 from everstep.contracts.records import Adopted, Launch, Run
-from everstep.contracts.run_spec import (
-    Data,
-    Model,
-    Notify,
-    Retry,
-    RunSpec,
-    Stop,
-    Target,
-    Watch,
-)
+from everstep.contracts.run_spec import Notify, Retry, RunSpec, Stop, Target, Watch
 from everstep.contracts.secrets import SECRET, secrets_in
+from everstep.contracts.training_spec import Data, Model
 
 TAKEN = (
     "HyperParameters",

@@ -17,7 +17,8 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.mesh import Mesh, mesh_of, sharded
 from everstep.contracts.models import ModelConfig
 from everstep.contracts.problems import Problem
-from everstep.contracts.run_spec import Lora, Parallelism, RunSpec, Sharding, Train, Trainer
+from everstep.contracts.run_spec import RunSpec, Trainer
+from everstep.contracts.training_spec import Lora, Parallelism, Sharding, Train
 
 MASTER = 4
 """Bytes of a parameter, a reduced gradient, a moment: fp32."""

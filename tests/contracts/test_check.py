@@ -10,7 +10,7 @@ from everstep.contracts.check import check_spec, resolve_model
 from everstep.contracts.mesh import mesh_of
 from everstep.contracts.models import PRESETS
 from everstep.contracts.problems import Problem, describe
-from everstep.contracts.run_spec import Parallelism
+from everstep.contracts.training_spec import Parallelism
 
 SMALLEST: dict[str, Any] = {
     "model": "tiny",

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.tensor.debug import CommDebugMode
 
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Sharding, Train
+from everstep.contracts.training_spec import Sharding, Train
 from trainer.parallel import Layout, build_model, set_gradient_sync
 
 dist.init_process_group("gloo")

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Sharding, Train
+from everstep.contracts.training_spec import Sharding, Train
 from trainer.checkpoint.state import copy_to_host, live_tensors
 from trainer.loss import IGNORED
 from trainer.optim import build_optimizer, local

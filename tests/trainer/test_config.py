@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from everstep.contracts.hyperparameters import from_hyperparameters, to_hyperparameters
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import Parallelism, RunSpec, Train
+from everstep.contracts.run_spec import RunSpec
+from everstep.contracts.training_spec import Parallelism, Train
 from trainer.config import TrainerConfig
 from trainer.errors import ConfigError
 from trainer.optim import learning_rate

@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Model
+from everstep.contracts.training_spec import Model
 from tests.trainer.harness import SMALL, Alone
 from trainer import export as module
 from trainer.export import main as export_main

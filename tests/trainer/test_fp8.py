@@ -9,7 +9,7 @@ import torch
 
 import trainer.parallel
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Sharding, Train
+from everstep.contracts.training_spec import Sharding, Train
 from tests.trainer.harness import Launch
 from trainer.blocks import prepare
 from trainer.errors import ConfigError

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from everstep.contracts.models import ModelConfig, RopeScaling
-from everstep.contracts.run_spec import Sharding, Train
+from everstep.contracts.training_spec import Sharding, Train
 from tests.trainer.harness import Launch, of_kind, weights
 from trainer.errors import ConfigError
 from trainer.export import main as export_main

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from everstep.contracts.mesh import Mesh
-from everstep.contracts.run_spec import Lora, Parallelism, Sharding, Train
+from everstep.contracts.training_spec import Lora, Parallelism, Sharding, Train
 from everstep.policy.memory import memory_plan
 from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, start_job, weights
 from tests.trainer.test_import_weights import GOLDEN, SHAPES, shape_words

@@ -10,7 +10,7 @@ import pytest
 
 from everstep.contracts.mesh import mesh_of, sharded
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import Parallelism, Train
+from everstep.contracts.training_spec import Parallelism, Train
 from everstep.policy.memory import forward_backward_peak, memory_plan
 
 ROOT = Path(__file__).resolve().parents[2]

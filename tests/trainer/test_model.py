@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from everstep.contracts.models import LLAMA31, ModelConfig
-from everstep.contracts.run_spec import Train
+from everstep.contracts.training_spec import Train
 from trainer.blocks import prepare
 from trainer.model import Block, Part, Transformer, initial_values
 

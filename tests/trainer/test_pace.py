@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from everstep.contracts.check import check_spec
-from everstep.contracts.run_spec import Checkpoint
+from everstep.contracts.training_spec import Checkpoint
 from everstep.policy.checkpoint_interval import interval, mean_time_between_failures
 from tests.trainer.harness import Alone, of_kind
 from trainer.checkpoint import pace as module

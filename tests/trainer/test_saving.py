@@ -134,7 +134,7 @@ import os, sys, time, torch
 from pathlib import Path
 import torch.distributed as dist
 from everstep.contracts.models import ModelConfig
-from everstep.contracts.run_spec import Checkpoint
+from everstep.contracts.training_spec import Checkpoint
 from trainer.checkpoint.restore import Finder, load
 from trainer.checkpoint.saver import Saver
 from trainer.checkpoint.state import LoopState, live_tensors

@@ -10,7 +10,7 @@ from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from everstep.contracts.models import PRESETS, ModelConfig
-from everstep.contracts.run_spec import Parallelism, Train
+from everstep.contracts.training_spec import Parallelism, Train
 from tests.trainer.test_memory import CASES, NODE, SIZES
 from trainer import parallel
 from trainer.loss import Loss

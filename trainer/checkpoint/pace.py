@@ -3,7 +3,7 @@
 import time
 from statistics import fmean, median
 
-from everstep.contracts.run_spec import Checkpoint
+from everstep.contracts.training_spec import Checkpoint
 from everstep.policy import checkpoint_interval as policy
 from trainer.host import Worker
 from trainer.report import Reporter

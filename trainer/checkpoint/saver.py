@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from everstep.contracts.manifest import MANIFEST_NAME, CheckpointName, Manifest, ManifestEntry
 from everstep.contracts.progress import Phase
-from everstep.contracts.run_spec import Checkpoint
+from everstep.contracts.training_spec import Checkpoint
 from trainer.checkpoint.catalogue import Catalogue
 from trainer.checkpoint.hashing import HashingWriter
 from trainer.checkpoint.planning import Planner
