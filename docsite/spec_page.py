@@ -9,8 +9,8 @@ def text() -> str:
     lines = [
         "# Run spec",
         "",
-        "Written from `run_spec.py` and `training_spec.py` (`everstep/contracts/`) when this site is"
-        " built. Unknown fields are errors; the [JSON Schema](../run-spec.schema.json) serves"
+        "Written from `run_spec.py` and `training_spec.py` (`everstep/contracts/`) when this site"
+        " is built. Unknown fields are errors; the [JSON Schema](../run-spec.schema.json) serves"
         " editors.",
         "",
         *sections(schema()),
