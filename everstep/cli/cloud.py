@@ -106,7 +106,12 @@ class Cloud:
         return bool(emulated) or self._session.get_credentials() is not None
 
     def _client(self, service: str) -> Any:
-        return self._session.client(service, endpoint_url=self._endpoint, config=self._config)  # type: ignore[call-overload]
+        try:
+            return self._session.client(  # type: ignore[call-overload]
+                service, endpoint_url=self._endpoint, config=self._config
+            )
+        except ValueError as error:  # botocore's, of AWS_ENDPOINT_URL or an odd region
+            fail(str(error), "AWS_ENDPOINT_URL is a URL: `everstep local env`", NOT_FOUND)
 
     @property
     def emulated(self) -> bool:
@@ -150,9 +155,10 @@ class Cloud:
         machines = self.machines()
         wanted = names.construct_id(team) if team else next(iter(machines), "")
         if wanted not in machines or (team is None and len(machines) > 1):
-            fail(
-                f"team {team!r} is not one of {', '.join(sorted(machines))}", "name one with --team"
-            )
+            prefix = names.machine_name(self.env, "")
+            teams = sorted(arn.rpartition(":")[2].removeprefix(prefix) for arn in machines.values())
+            what = f"team {team!r} is none" if team else "which team's is not said"
+            fail(f"{what}; there are {', '.join(teams)}", "name one with --team")
         return machines[wanted]
 
     def find_run(self, run_id: str) -> Run | None:

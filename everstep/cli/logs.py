@@ -13,7 +13,7 @@ from everstep.cli.cloud import Cloud, LogEvent, passes
 from everstep.cli.errors import NOT_FOUND, fail
 from everstep.cli.first_cause import AROUND, find_cause
 from everstep.cli.options import Env, Json, RunId, checked, cloud_of
-from everstep.cli.output import say
+from everstep.cli.output import say, tame
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.records import Launch
 
@@ -82,12 +82,14 @@ def _chosen(
 ) -> Launch:
     launches = cloud.launches(run_id)
     if not launches:
-        cloud.run(run_id)
+        if cloud.run(run_id).ended:
+            fail(f"run {run_id!r} had no launch", f"`everstep status {run_id}` says why", NOT_FOUND)
         fail(f"run {run_id!r} has no launch yet", "wait for LaunchAttempt", NOT_FOUND)
     if attempt is not None:
         spent = [x for x in launches if x.spent_attempt]
         if attempt > len(spent):
-            fail(f"run {run_id!r} has no attempt {attempt}", f"1 to {len(spent)}", NOT_FOUND)
+            span = f"1 to {len(spent)}" if spent else "no launch was one yet: --launch"
+            fail(f"run {run_id!r} has no attempt {attempt}", span, NOT_FOUND)
         return spent[attempt - 1]
     if launch is not None:
         found = next((x for x in launches if x.launch == launch), None)
@@ -149,7 +151,7 @@ def _first_cause(cloud: Cloud, launch: Launch, host: str | None, as_json: bool) 
     when = events[at].time if at is not None else failure.time_epoch
     words += [f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M:%S} UTC"] if when else []
     print(", ".join(words))
-    print(f"cause: {failure.cause}")
+    print(f"cause: {tame(failure.cause)}")
     if at is None:
         say(
             f"that line is not in the log (rule {failure.rule}): it is the service's own reason, "
@@ -216,7 +218,8 @@ def _short(stream: str) -> str:
 
 
 def _text(event: LogEvent) -> str:
-    return f"{datetime.fromtimestamp(event.time, UTC):%H:%M:%S} {_short(event.host)}  {event.text}"
+    time = f"{datetime.fromtimestamp(event.time, UTC):%H:%M:%S}"
+    return f"{time} {_short(event.host)}  {tame(event.text)}"
 
 
 def _print(event: LogEvent, as_json: bool) -> None:

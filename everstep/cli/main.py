@@ -1,9 +1,11 @@
 """``everstep``: the table of commands, and what every one of them ends with."""
 
+import io
 import sys
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from everstep import __version__
 from everstep.cli import dead_letters, local
@@ -59,6 +61,9 @@ def version() -> None:
 
 def main() -> None:
     """Entry point: every expected failure is a sentence and a hint."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # × is ? where the terminal speaks ASCII alone
     try:
         app()
     except CliError as error:
@@ -69,6 +74,13 @@ def main() -> None:
             f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are "
             "read as the AWS CLI reads them; `everstep local status` shows an emulator's\n"
             f"see: {PAGE}"
+        )
+        sys.exit(NOT_FOUND)
+    except ResponseParserError as error:
+        first = str(error).partition("\n")[0]
+        say(
+            f"error: what answered is not AWS: {first}\nhint: a proxy's or a login page? An "
+            f"emulator takes AWS's own regions only\nsee: {PAGE}"
         )
         sys.exit(NOT_FOUND)
     except OSError as error:

@@ -9,13 +9,23 @@ from rich.table import Table
 
 from everstep.cli.view import RunView
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# emoji: rich would draw one for the ":key:" of a log line or an ARN, without markup too
+out = Console(soft_wrap=True, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
     """Talk: never mixed into data."""
-    err.print(text, markup=False)
+    err.print(tame(text), markup=False)
+
+
+def tame(text: str) -> str:
+    """For a terminal: what a program or a file holds moves no cursor and rings no bell."""
+    return "".join(c if c.isprintable() or c in "\n\t" else escaped(c) for c in text)
+
+
+def escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def emit(data: Any) -> None:
@@ -25,7 +35,7 @@ def emit(data: Any) -> None:
 
 def tabbed(values: Iterable[Any]) -> None:
     """A row for ``cut`` and ``awk``: rich would turn tabs into spaces."""
-    print("\t".join("" if x is None else str(x) for x in values))
+    print("\t".join("" if x is None else tame(" ".join(str(x).split())) for x in values))
 
 
 def show_status(view: RunView) -> None:
@@ -40,7 +50,7 @@ def show_status(view: RunView) -> None:
     if summary["waiting"]:
         out.print(f"waiting  {summary['waiting']}", markup=False)
     if summary["note"]:
-        out.print(f"note     {summary['note']}", markup=False)
+        out.print(f"note     {tame(summary['note'])}", markup=False)
     if not summary["launches"]:
         return
     if not out.is_terminal:

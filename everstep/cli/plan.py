@@ -13,7 +13,7 @@ from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit
 from everstep.cli.plan_figures import Asked, figures
 from everstep.cli.plan_view import show_plan
-from everstep.cli.prices import prices
+from everstep.cli.prices import environments, prices
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec, resolve_model
 from everstep.contracts.instances import INSTANCE_TYPES
@@ -35,7 +35,8 @@ def plan(
         typer.Option(min=0.01, max=1, help=f"Model FLOPs utilisation; {MFU:g} if absent."),
     ] = None,
     tokens_per_s: Annotated[
-        float | None, typer.Option(min=1e-3, help="Measured rate of all GPUs, instead of --mfu.")
+        float | None,
+        typer.Option(min=1e-3, max=1e15, help="Measured rate of all GPUs, instead of --mfu."),
     ] = None,
     rates: Annotated[
         str, typer.Option(help="How often hosts fail, as in everstep simulate.")
@@ -59,6 +60,8 @@ def plan(
         fail("say what to plan", "everstep plan SPEC, or everstep plan --stack")
     if mfu is not None and tokens_per_s is not None:
         fail("both --mfu and --tokens-per-s were given", "the rate says it all: leave out --mfu")
+    if env is not None and (known := environments()) and env not in known:
+        fail(f"environment {env!r} is not in config/", f"one of {', '.join(known)}")
     checked = _checked(spec)
     held, why = _held(env) if quotas else (None, "--no-quotas")
     asked = Asked(mfu, tokens_per_s, _known(rates), held, why, prices(env or default_env()))

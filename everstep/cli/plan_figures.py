@@ -143,8 +143,9 @@ class _Expected:
         self.row, self.rates = expected(scenario), scenario.rates
         self.goodput = max(self.row.goodput, 1e-3)
         self.train_seconds = best.train_seconds
-        per_day = self.row.interruptions / self.days
-        self.failures = per_day * self.train_seconds / self.goodput / DAY
+        runs = self.train_seconds / self.goodput / DAY / self.days
+        self.failures = (self.row.interruptions - self.row.run_times) * runs
+        self.run_times = self.row.run_times * runs
 
     def figures(self) -> Figures:
         by = (
@@ -158,7 +159,12 @@ class _Expected:
         eaten = ", ".join(f"{part} {share(value)}" for part, value in lost[:4])
         wall = self.train_seconds / self.goodput
         return {
-            "expected_failures": Figure(self.failures, f"{self.failures:,.1f} over the run", by),
+            "expected_failures": Figure(
+                self.failures,
+                f"{self.failures:,.1f} over the run"
+                + (f"; {self.run_times:,.1f} ends of a job's run time" if self.run_times else ""),
+                f"{by}; at the end of stop.max_runtime_hours a next job goes on",
+            ),
             "expected_goodput": Figure(
                 self.goodput,
                 f"{share(self.row.goodput)} ({share(self.row.p5)} to {share(self.row.p95)}); "

@@ -1,6 +1,7 @@
 """``everstep report``: one HTML file that tells a run, as the control plane writes at its end."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from everstep.cli.cloud import Cloud, error_code
-from everstep.cli.errors import fail
+from everstep.cli.errors import NOT_ARRIVED, fail
 from everstep.cli.options import Env, RunId, checked, cloud_of
 from everstep.cli.output import say
 from everstep.cli.prices import prices
@@ -37,20 +38,37 @@ def report(
     run_id = checked(run_id)
     if as_json and out is not None:
         fail("both --json and --out were given", "leave --out: JSON goes to standard output")
+    file = out or Path(f"{run_id}.html")
+    if file.is_dir() or not file.parent.is_dir():  # before minutes of reading logs
+        fail(f"{file} is no file, or its folder is not there", "name another file with --out")
     found = gathered(cloud_of(env), run_id)
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2))
         return
-    file, text = out or Path(f"{run_id}.html"), page(found)
+    text = page(found).encode()  # the page names its encoding: not the terminal's
     if str(file) == "-":
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(text)
         return
     try:
-        file.write_text(text, encoding="utf-8")
+        _write(file, text)
     except OSError as error:
-        fail(f"{file} cannot be written: {error.strerror}", "name another file with --out")
+        what = f"{file} cannot be written: {error.strerror}"
+        fail(what, "name another file with --out", NOT_ARRIVED)
     say(found.headline)
     print(file)
+
+
+def _write(file: Path, text: bytes) -> None:
+    """Whole or not at all: a full disk leaves the report of before."""
+    if file.exists() and not file.is_file():  # /dev/stdout, a named pipe
+        file.write_bytes(text)
+        return
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        part.write_bytes(text)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def gathered(cloud: Cloud, run_id: str) -> Report:

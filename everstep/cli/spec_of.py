@@ -37,7 +37,7 @@ def changed(spec: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     _, problems = check_spec(spec)
     if problems:
         fail(
-            describe(problems, "the changed spec"),
+            describe(problems, "changed spec"),
             "mend these and run the command again",
             see=SPEC_PAGE,
         )
@@ -70,5 +70,5 @@ def _index(place: list[Any], part: str, change: str) -> int:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

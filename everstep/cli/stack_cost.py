@@ -13,6 +13,7 @@ from everstep.cli.cloud import default_env
 from everstep.cli.deploy import ROOT, cdk_command, child, finish, with_node
 from everstep.cli.errors import fail
 from everstep.cli.output import emit, say
+from everstep.cli.prices import environments
 
 HOURS = 730
 PRICES_OF, PRICES_READ = "us-east-1", "2026-11"
@@ -128,7 +129,7 @@ def at_rest(templates: Iterator[Mapping[str, Any]]) -> list[Line]:
 def show(env: str | None, as_json: bool) -> None:
     """What an environment costs a month while nothing runs, by resource."""
     name = env or default_env()
-    known = sorted(path.stem for path in (ROOT / "config").glob("*.toml"))
+    known = environments()
     if name not in known:
         fail(f"environment {name!r} is not in config/", f"one of {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="everstep-plan-") as folder:

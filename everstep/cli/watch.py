@@ -41,7 +41,7 @@ def watch(
     """One run on one screen until it ends; lines in a pipe; with --json an object a change.
     Exit 0 if it arrived, 1 if not. Ctrl-C ends the watching, not the run."""
     run_id = checked(run_id)
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     drawn = console.is_terminal and not console.is_dumb_terminal and not as_json
     live = Live(console=console, auto_refresh=False) if drawn else None
     show = _shower(live, console, as_json)

@@ -44,6 +44,8 @@ class Tally:
 
     parts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     interruptions: int = 0
+    run_times: int = 0
+    """Of them, ends of a job's run time: nothing failed."""
     restarts: dict[str, int] = field(default_factory=dict)
     people: int = 0
     """Times that the run stood still for a person."""
@@ -89,6 +91,7 @@ class Run(ABC):
             if why is None or self.t >= self.horizon:
                 break
             self.tally.interruptions += 1
+            self.tally.run_times += why.symptom == "max_runtime"
             self.recover(why)
         return self.tally
 

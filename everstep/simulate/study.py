@@ -36,6 +36,8 @@ class Row:
     """Of single runs."""
     parts: dict[str, float]
     interruptions: float
+    run_times: float
+    """Of them, ends of a job's run time."""
     restarts: dict[str, float]
     people: float
     gave_up: dict[str, float]
@@ -155,6 +157,7 @@ def _row(name: str, scenario: Scenario, found: Sequence[Tally], saves: bool) -> 
         p95=cuts[-1],
         parts={p: fmean(x.parts[p] for x in found) / scenario.horizon for p in PARTS},
         interruptions=fmean(x.interruptions for x in found),
+        run_times=fmean(x.run_times for x in found),
         restarts=_average((x.restarts for x in found), count),
         people=fmean(x.people for x in found),
         gave_up=_average((x.gave_up for x in found), count),
