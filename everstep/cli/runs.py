@@ -12,6 +12,7 @@ from everstep.cli.executions import Listed
 from everstep.cli.options import Env, Json, RunId, checked, cloud_of
 from everstep.cli.output import emit, say, show_runs, show_status
 from everstep.cli.prices import prices
+from everstep.cli.saved import committed_step
 from everstep.cli.view import RunView, spent
 from everstep.contracts.records import RunStatus
 from everstep.contracts.run_id import run_id_of
@@ -100,12 +101,10 @@ def stop(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
         )
     else:
         say(f"run {known.run_id} is not running: {known.status}")
-    committed = max(
-        (x.committed_step or x.resume_step for x in cloud.launches(known.run_id)), default=0
-    )
+    committed = committed_step(cloud, known, cloud.launches(known.run_id))
     if known.status is not RunStatus.DONE:
         kept = f"the checkpoint of step {committed} stays" if committed else "nothing is committed"
-        say(f"{kept}, as far as the table knows; `everstep retry {known.run_id}` goes on")
+        say(f"{kept}; `everstep retry {known.run_id}` goes on")
     if as_json:
         emit(
             {

@@ -17,8 +17,9 @@ from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, OK, fail
 from everstep.cli.options import Env, Json, RunId, checked, cloud_of
 from everstep.cli.output import say
 from everstep.cli.prices import prices
+from everstep.cli.saved import committed_step
 from everstep.cli.watch_draw import Teller, screen
-from everstep.cli.watch_model import Picture, Reading, picture, reading, without_row
+from everstep.cli.watch_model import Picture, Reading, committed, picture, reading, without_row
 from everstep.contracts.records import RunStatus
 
 EVERY_SECONDS = 3.0
@@ -71,6 +72,7 @@ class Watcher:
         self._readings: dict[str, Reading] = {}
         """By the log event's id: a line that is read twice is one."""
         self._since: dict[str, float] = {}
+        self._saved = 0
 
     def look(self) -> Picture:
         """Raises what botocore raises, and ``CliError`` where there is no such run."""
@@ -89,12 +91,15 @@ class Watcher:
             return without_row(run_id, execution.status, execution.cause, now)
         launches = cloud.launches(run_id)
         if launches:
+            if launches[-1].job_name not in self._since:
+                self._saved = committed_step(cloud, run, launches)
             self._read(launches[-1].job_name, now)
         return picture(
             run,
             launches,
             cloud.exports(run_id),
             list(self._readings.values()),
+            saved=self._saved,
             execution=execution.status if execution else "history gone",
             prices_usd=self._prices,
             now=now,
@@ -106,6 +111,8 @@ class Watcher:
             since = max(since, event.time - OVERLAP_SECONDS)
             if found := reading(event.time, event.text):
                 self._readings.setdefault(event.id, found)
+            elif step := committed(event.text):
+                self._saved = max(self._saved, step)
         self._since[job] = since
         for key in list(self._readings)[:-MOST_READINGS]:
             del self._readings[key]

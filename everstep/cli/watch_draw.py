@@ -105,7 +105,9 @@ def _bar(p: Picture, width: int, ascii_only: bool) -> Text:
     words = f" {p.share:6.1%}  step {p.step} of {p.steps}"
     if p.eta_seconds:
         words += f"  {span(p.eta_seconds)} left"
-    size = max(10, width - len(words))
+    size = width - len(words)
+    if size < 10:  # the figures before the picture
+        return Text(_cut(words.strip(), width))
     done = int(p.share * size)
     text = Text(full * done, style="green").append(empty * (size - done), style="dim")
     return text.append(_cut(words, width - size))

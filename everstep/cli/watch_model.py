@@ -103,6 +103,12 @@ def reading(time: float, text: str) -> Reading | None:
     )
 
 
+def committed(text: str) -> int | None:
+    """The step of a checkpoint whose manifest the line tells of."""
+    line = parse_line(text)
+    return line.step if line is not None and line.everstep == "committed" else None
+
+
 def picture(
     run: Run,
     launches: Sequence[Launch],
@@ -112,9 +118,10 @@ def picture(
     execution: str,
     prices_usd: Mapping[str, float],
     now: float,
+    saved: int = 0,
 ) -> Picture:
     """``readings``: oldest first, of earlier launches too. ``execution``: its status, by Step
-    Functions."""
+    Functions. ``saved``: a committed step that the rows do not have yet."""
     spend = spent([*launches, *exports], prices_usd, now)
     alive = execution in ("RUNNING", "PENDING_REDRIVE")
     stage = _stage(run, launches, exports) if alive else _after(run, execution)
@@ -125,6 +132,11 @@ def picture(
     step = _step(run, launches, last)
     steps = None if run.adopted else run.spec.stop.steps
     pace = _pace(launches, fresh)
+    eta = max(0, steps - step) * pace if steps and pace and alive else None
+    if last is not None and busy and eta is not None and stage.next_at is not None:
+        arrives = last.time + eta
+        if arrives < stage.next_at:
+            stage = stage._replace(next="arrives at its last step", next_at=arrives)
     losses = [r.loss for r in readings if r.loss is not None]
     return Picture(
         run_id=run.run_id,
@@ -135,13 +147,13 @@ def picture(
         **stage._asdict(),
         step=step,
         steps=steps,
-        eta_seconds=max(0, steps - step) * pace if steps and pace and alive else None,
+        eta_seconds=eta,
         step_seconds=pace,
         loss=losses[-1] if losses else None,
         losses=thinned(losses, CURVE),
         tokens_per_s=last.tokens_per_s if last and busy else None,
         mfu=last.mfu if last and busy else None,
-        saved_step=max((x.committed_step or x.resume_step for x in launches), default=0),
+        saved_step=max([saved, *(x.committed_step or x.resume_step for x in launches)]),
         spent=f"{spend.gpu_hours:,.2f} GPU hours, "
         + ("price unknown" if spend.usd is None else f"{spend.usd:,.2f} USD on demand"),
         budget=[u.words for u in used(run.spec.budget, spend, now, run.created_epoch)],

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from everstep.cli import branch, retry, runs
+from everstep.cli import branch, retry, runs, saved
 from everstep.cli.cloud import Cloud
 from everstep.cli.errors import CliError
 from everstep.cli.executions import Execution
@@ -52,6 +52,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
     monkeypatch.setattr(Cloud, "_client", lambda *_: found)
     monkeypatch.setattr(Cloud, "outputs", {names.OUTPUT_MACHINE + "Research": MACHINE})
     monkeypatch.setattr(Cloud, "launches", lambda *_: [watched.failed(1, watched.OVER)])
+    monkeypatch.setattr(saved, "Checkpoints", lambda _: SimpleNamespace(steps=lambda _: []))
     return found
 
 
@@ -187,6 +188,30 @@ def test_a_clone_has_the_spec_and_another_name(world: Any) -> None:
     assert "was used before" in refused("clone", RUN_ID, "third").what
     assert "name of a continuation" in refused("clone", RUN_ID, "second-c01").what
     assert "is not a run id" in refused("clone", RUN_ID, "under_score").what
+
+
+def test_stop_says_what_the_bucket_holds_and_the_table_does_not_know_yet(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table learns of a launch's checkpoints when the launch has ended."""
+    monkeypatch.setattr(Cloud, "launches", lambda *_: [watched.launch(1)])
+    world(watched.run(), Execution(ARN, "RUNNING"))
+    assert "nothing is committed" in run("stop", RUN_ID).stderr
+    asked: list[str] = []
+
+    def steps(uri: str) -> list[CheckpointName]:
+        asked.append(uri)
+        return [CheckpointName(step=s, launch=1) for s in (40, 80)]
+
+    monkeypatch.setattr(saved, "Checkpoints", lambda _: SimpleNamespace(steps=steps))
+    assert json.loads(run("stop", RUN_ID, "--json").stdout)["committed_step"] == 80
+    assert asked == [f"s3://checkpoints/research/{RUN_ID}"]
+
+    def denied(_: str) -> list[CheckpointName]:
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
+
+    monkeypatch.setattr(saved, "Checkpoints", lambda _: SimpleNamespace(steps=denied))
+    assert "nothing is committed" in run("stop", RUN_ID).stderr
 
 
 def test_stop_twice_is_once_and_says_what_stays(world: Any) -> None:

@@ -21,7 +21,7 @@ from everstep.cli.main import app
 from everstep.cli.watch_draw import Teller, screen, span, sparkline
 from everstep.cli.watch_model import Picture, reading, thinned
 from everstep.contracts.progress import format_line
-from everstep.contracts.records import RunStatus
+from everstep.contracts.records import Launch, Run, RunStatus
 from tests.cli import watched
 from tests.cli.watched import MOMENTS, NOW, RUN_ID
 
@@ -187,6 +187,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(Cloud, "find_run", lambda *_: state["run"])
     monkeypatch.setattr(Cloud, "launches", lambda *_: state["launches"])
     monkeypatch.setattr(Cloud, "exports", lambda *_: [])
+    monkeypatch.setattr(watch, "committed_step", lambda *_: 0)
     monkeypatch.setattr(Cloud, "log_events", lambda *_: state["events"])
     monkeypatch.setattr(watch.executions, "describe", lambda *_: state["execution"])
     monkeypatch.setattr(watch.executions, "find", lambda *_: state["execution"])
@@ -211,6 +212,44 @@ def test_each_log_line_is_one_reading_and_only_new_ones_are_asked_for(
     first, second = watcher.look(), watcher.look()
     assert (first.step, first.losses, second.losses) == (7, [2.0], [2.0])
     assert asked == [NOW - 1800, NOW - 13]
+
+
+def test_saved_is_what_the_bucket_and_the_log_say_before_the_table_does(
+    cloud: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch's row learns of its checkpoints when it has ended: after days."""
+    asked: list[int] = []
+
+    def bucket(_: Cloud, run: Run, launches: list[Launch]) -> int:
+        asked.append(len(launches))
+        return 400
+
+    monkeypatch.setattr(watch, "committed_step", bucket)
+    cloud["run"], cloud["execution"] = watched.run(), Execution("arn", "RUNNING")
+    cloud["launches"] = [watched.launch(1, planned_epoch=NOW - 9)]
+    watcher = watch.Watcher(Cloud("dev", clock=lambda: NOW), RUN_ID)
+    assert watcher.look().saved_step == 400
+    text = format_line("committed", step=500, checkpoint="step-00000500.00001")
+    cloud["events"] = [LogEvent(NOW - 1, "algo-1-1", text, "id-500")]
+    assert watcher.look().saved_step == 500
+    cloud["events"] = []
+    assert watcher.look().saved_step == 500
+    assert asked == [1]
+
+
+def test_a_run_that_arrives_before_its_job_is_out_of_time_is_told_so() -> None:
+    moment = MOMENTS["steps"]()
+    assert moment.eta_seconds is not None
+    assert moment.next == "arrives at its last step"
+    assert moment.next_at == pytest.approx(NOW + moment.eta_seconds, abs=5)
+    soon = watched.launch(1, started_epoch=NOW - 900, max_runtime_seconds=1000)
+    late = watched.shown(watched.run(), [soon], watched.readings(1, 50))
+    assert (late.next, late.next_at) == ("run time is over: goes on in a next job", NOW + 100)
+
+
+def test_a_narrow_screen_has_the_figures_and_no_bar() -> None:
+    bar = screen(MOMENTS["steps"](), 45, 24).plain.splitlines()[1]
+    assert bar == "20.6%  step 51500 of 250000  4.6 days left"
 
 
 def test_json_is_an_object_a_change_and_the_exit_code_says_how_it_ended(
