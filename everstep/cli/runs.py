@@ -13,9 +13,10 @@ from everstep.cli.options import Env, Json, RunId, checked, cloud_of
 from everstep.cli.output import emit, say, show_runs, show_status
 from everstep.cli.prices import prices
 from everstep.cli.saved import committed_step
-from everstep.cli.view import RunView, spent
+from everstep.cli.view import RunView
 from everstep.contracts.records import RunStatus
 from everstep.contracts.run_id import run_id_of
+from everstep.policy.cost import spend_of
 
 REFUSED = "refused"
 WITHOUT_ROW = {"RUNNING": RunStatus.RUNNING.value, "ABORTED": RunStatus.STOPPED.value}
@@ -73,7 +74,7 @@ def _row(cloud: Cloud, one: Listed) -> dict[str, Any]:
     if run is None:
         return row
     launches = cloud.launches(run_id)
-    spend = spent([*launches, *cloud.exports(run_id)], prices(cloud.env), cloud.clock())
+    spend = spend_of([*launches, *cloud.exports(run_id)], prices(cloud.env), cloud.clock())
     steps = [x.last_step if x.last_step is not None else x.resume_step for x in launches[-1:]]
     return row | {
         "state": run.status.value,

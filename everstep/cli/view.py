@@ -1,41 +1,31 @@
 """What a person asks of a run: where it is, what happened, what it cost."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from everstep.cli.cloud import Cloud
 from everstep.contracts.records import Launch, Run
-from everstep.policy.cost import Spend, cost, spend_of
 from everstep.policy.goodput import Goodput, StepTime, goodput, loss_curve
 from everstep.policy.restarts import restart_time
-
-
-def spent(launches: Sequence[Launch], prices_usd: Mapping[str, float], now: float) -> Spend:
-    """By the jobs that have ended, and so far by those that run."""
-    total = spend_of(launches, prices_usd)
-    for x in launches:
-        if x.outcome is None and x.started_epoch is not None:
-            seconds = max(0.0, now - x.started_epoch)
-            total = total.plus(cost(x.instance_type, x.nodes, seconds, prices_usd))
-    return total
 
 
 class RunView(BaseModel):
     run: Run
     launches: list[Launch]
     steps: dict[int, list[StepTime]]
+    now: float
+    """Epoch seconds of the look."""
 
     @classmethod
     def load(cls, cloud: Cloud, run_id: str) -> "RunView":
         launches = cloud.launches(run_id)
         steps = {x.launch: cloud.steps(run_id, x.launch) for x in launches}
-        return cls(run=cloud.run(run_id), launches=launches, steps=steps)
+        return cls(run=cloud.run(run_id), launches=launches, steps=steps, now=cloud.clock())
 
     @property
     def goodput(self) -> Goodput:
-        return goodput(self.launches, self.steps)
+        return goodput(self.launches, self.steps, self.now)
 
     @property
     def losses(self) -> dict[int, float]:

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from everstep.cli.view import spent
 from everstep.contracts.failures import DecisionKind
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import parse_line
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import used
+from everstep.policy.cost import spend_of, used
 
 RATE_READINGS = 200
 """Readings that the pace is taken over: saves and validations between them count."""
@@ -122,7 +121,7 @@ def picture(
 ) -> Picture:
     """``readings``: oldest first, of earlier launches too. ``execution``: its status, by Step
     Functions. ``saved``: a committed step that the rows do not have yet."""
-    spend = spent([*launches, *exports], prices_usd, now)
+    spend = spend_of([*launches, *exports], prices_usd, now)
     alive = execution in ("RUNNING", "PENDING_REDRIVE")
     stage = _stage(run, launches, exports) if alive else _after(run, execution)
     began = launches[-1].planned_epoch if launches else now
@@ -246,9 +245,10 @@ def _after_training(exports: Sequence[Launch]) -> Stage:
 def _after(run: Run, execution: str) -> Stage:
     if run.status is RunStatus.DONE:
         return Stage(State.DONE)
+    if run.status is RunStatus.GAVE_UP:
+        return Stage(State.GIVE_UP, next=f"everstep retry {run.run_id}, once the cause is mended")
     if run.ended:
-        state = State.GIVE_UP if run.status is RunStatus.GAVE_UP else execution
-        return Stage(state, next=f"everstep retry {run.run_id}, once the cause is mended")
+        return Stage(execution, next=f"everstep retry {run.run_id} goes on")
     return Stage(execution, "its row will follow", next=f"everstep retry {run.run_id}")
 
 

@@ -38,12 +38,22 @@ class Used(NamedTuple):
     words: str
 
 
-def spend_of(launches: Iterable[Launch], prices_usd: Mapping[str, float]) -> Spend:
-    """Sum over jobs that have ended. Billable seconds are SageMaker's own figure."""
+def billed_seconds(launch: Launch, now: float | None = None) -> float:
+    """SageMaker's own figure of a job that has ended; with ``now``, so far, of one that runs."""
+    if launch.outcome is not None:
+        return float(launch.outcome.billable_seconds)
+    if now is None or launch.started_epoch is None:
+        return 0.0
+    return max(0.0, now - launch.started_epoch)
+
+
+def spend_of(
+    launches: Iterable[Launch], prices_usd: Mapping[str, float], now: float | None = None
+) -> Spend:
+    """Sum over jobs that have ended; with ``now``, and over those that run."""
     total = Spend(usd=0.0)
     for launch in launches:
-        seconds = launch.outcome.billable_seconds if launch.outcome else 0
-        if seconds:
+        if seconds := billed_seconds(launch, now):
             total = total.plus(cost_of(launch, seconds, prices_usd))
     return total
 
@@ -53,8 +63,7 @@ def spend_now(launch: Launch, prices_usd: Mapping[str, float], now: float) -> Sp
     before = Spend(gpu_hours=launch.spent_gpu_hours, usd=launch.spent_usd)
     if launch.started_epoch is None:
         return before
-    seconds = max(0.0, now - launch.started_epoch)
-    return before.plus(cost_of(launch, seconds, prices_usd))
+    return before.plus(cost_of(launch, max(0.0, now - launch.started_epoch), prices_usd))
 
 
 def cost_of(place: Launch | Target, seconds: float, prices_usd: Mapping[str, float]) -> Spend:

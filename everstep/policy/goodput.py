@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.records import Launch
+from everstep.policy.cost import billed_seconds
 
 
 class StepTime(BaseModel):
@@ -34,8 +35,11 @@ class Goodput(BaseModel):
         return self.useful_seconds / self.paid_seconds if self.paid_seconds else None
 
 
-def goodput(launches: Sequence[Launch], steps: Mapping[int, Sequence[StepTime]]) -> Goodput:
-    """``steps`` by launch number. Of a step done more than once only the last time was useful."""
+def goodput(
+    launches: Sequence[Launch], steps: Mapping[int, Sequence[StepTime]], now: float
+) -> Goodput:
+    """``steps`` by launch number. Of a step done more than once only the last time was useful.
+    A job that runs is paid for until ``now`` (epoch seconds)."""
     last: dict[int, float] = {}
     total = 0.0
     for number in sorted(steps):
@@ -44,11 +48,11 @@ def goodput(launches: Sequence[Launch], steps: Mapping[int, Sequence[StepTime]])
             last[one.step] = one.seconds
     useful = sum(last.values())
     done = sum(len({s.step for s in one}) for one in steps.values())
-    paid = sum(x.outcome.billable_seconds for x in launches if x.outcome)
+    paid = sum(billed_seconds(x, now) for x in launches)
     return Goodput(
         useful_seconds=useful,
         recomputed_seconds=total - useful,
-        paid_seconds=float(paid),
+        paid_seconds=paid,
         steps_lost=done - len(last),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from everstep import __version__
 from everstep.contracts.failures import Failure
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import cost_of, spend_of
+from everstep.policy.cost import billed_seconds, cost_of, spend_of
 from everstep.policy.goodput import goodput
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.notice import advice, links
@@ -36,7 +36,7 @@ def report(
     for span in cut:
         for part, seconds in span.parts.items():
             waterfall[part] += seconds
-    paid = goodput(launches, times(lines))
+    paid = goodput(launches, times(lines), now)
     failure = _failure(run, launches)
     final = _final(lines)
     failed = sum(x.failure is not None for x in launches)
@@ -59,15 +59,15 @@ def report(
         loss=final.loss if final else None,
         mfu=_median([x.mfu for own in lines.values() for x in own if x.mfu is not None]),
         failures=failed,
-        attempts=[_attempt(run, launches, i, lines, prices) for i in range(len(launches))],
-        exports=[_attempt(run, exports, i, {}, prices) for i in range(len(exports))],
+        attempts=[_attempt(run, launches, i, lines, prices, now) for i in range(len(launches))],
+        exports=[_attempt(run, exports, i, {}, prices, now) for i in range(len(exports))],
         goodput=paid,
         goodput_ratio=paid.ratio,
         total_seconds=end - run.created_epoch,
         waterfall=waterfall,
         spans=cut,
         curve=_curve(run, launches, lines),
-        spend=spend_of([*launches, *exports], prices),
+        spend=spend_of([*launches, *exports], prices, now),
         environment=_environment(run, launches),
         spec=_redacted(run.spec.model_dump(mode="json", exclude_defaults=True)),
         notes=list(_notes(run, launches, lines)),
@@ -116,6 +116,8 @@ def _advice(run: Run, failure: Failure | None) -> str:
         return advice(run, "wait", failure)
     if run.status is RunStatus.RUNNING:
         return "nothing, the run goes on by itself."
+    if run.status is RunStatus.STOPPED and failure is None:
+        return "nothing; press Redrive on the execution to go on."
     return advice(run, "give_up", failure)
 
 
@@ -150,9 +152,10 @@ def _attempt(
     index: int,
     lines: Lines,
     prices: Mapping[str, float],
+    now: float,
 ) -> Attempt:
     x, former = rows[index], rows[index - 1] if index else None
-    billable = x.outcome.billable_seconds if x.outcome else 0
+    billable = round(billed_seconds(x, now))
     last = max((line.step for line in lines.get(x.launch, ())), default=x.last_step)
     target = run.spec.target(x.target)
     return Attempt(

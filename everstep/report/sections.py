@@ -66,7 +66,7 @@ def _places(report: Report) -> Iterator[Child]:
 
 def _tiles(report: Report) -> Iterator[Element]:
     of = "" if report.steps is None else f" of {report.steps:,}"
-    lost = report.goodput.steps_lost
+    lost, launches = report.goodput.steps_lost, len(report.attempts)
     tiles = (
         ("step", "Step", f"{words.count(report.step)}{of}", f"{words.count(report.tokens)} tokens"),
         ("loss", "Loss", words.loss(report.loss), "at the last step"),
@@ -82,7 +82,8 @@ def _tiles(report: Report) -> Iterator[Element]:
             "failures",
             "Failures",
             str(report.failures),
-            f"{len(report.attempts)} launches, {lost} step{'' if lost == 1 else 's'} done again",
+            f"{launches} launch{'' if launches == 1 else 'es'}, "
+            f"{lost} step{'' if lost == 1 else 's'} done again",
         ),
         ("spend", "Cost", words.money(report.spend), f"{report.spend.gpu_hours:,.2f} GPU hours"),
     )
@@ -150,8 +151,9 @@ def cost(report: Report) -> Element:
         table(("job", "hosts", "billed", "GPU hours", "on demand"), [*rows, total]),
         h(
             "p",
-            "Billed seconds are SageMaker's own; on-demand prices are config's (spot and plans "
-            "cost less). Warm pools between jobs, storage and the control plane are not in it.",
+            "Billed seconds are SageMaker's own; of a job that runs, the seconds so far. On-demand "
+            "prices are config's (spot and plans cost less). Warm pools between jobs, storage and "
+            "the control plane are not in it.",
             class_="quiet",
         ),
         _exports(report.exports),

@@ -38,7 +38,11 @@ def act(event: ExecutionEvent, services: Services) -> bool:
     if run.status in _ENDED:
         return bool(launches)
     stopped = detail.status == "ABORTED"
-    note = f"execution {detail.status} outside of GiveUp"
+    note = (
+        "stopped by a person: everstep stop, or Stop execution in the console"
+        if stopped
+        else f"execution {detail.status} outside of GiveUp"
+    )
     if not stopped:
         services.notifier.send(run, "give_up", note, launches)
     services.store.update(

@@ -247,6 +247,20 @@ def test_a_run_that_arrives_before_its_job_is_out_of_time_is_told_so() -> None:
     assert (late.next, late.next_at) == ("run time is over: goes on in a next job", NOW + 100)
 
 
+def test_the_hosts_of_every_group_cost_while_they_run() -> None:
+    group = {"name": "data", "instance_type": watched.TYPE, "count": 16}
+    alone = watched.launch(1, started_epoch=NOW - 3600)
+    both = watched.launch(1, started_epoch=NOW - 3600, groups=[group])
+    shown = [watched.shown(watched.run(), [x]).spent for x in (alone, both)]
+    assert [words.partition(" GPU")[0] for words in shown] == ["128.00", "256.00"]
+
+
+def test_a_stopped_run_has_no_cause_to_mend() -> None:
+    stopped = watched.run(status=RunStatus.STOPPED)
+    found = watched.shown(stopped, [watched.launch(1)], execution="ABORTED")
+    assert (found.state, found.next) == ("ABORTED", f"everstep retry {RUN_ID} goes on")
+
+
 def test_a_narrow_screen_has_the_figures_and_no_bar() -> None:
     bar = screen(MOMENTS["steps"](), 45, 24).plain.splitlines()[1]
     assert bar == "20.6%  step 51500 of 250000  4.6 days left"

@@ -594,6 +594,7 @@ def test_events_of_old_executions_do_not_stop_the_new_one(world: World) -> None:
     launched(first)
     first.stop()
     execution_event(world, first, "ABORTED")
+    assert (world.run().note or "").startswith("stopped by a person")
     end(world, 1, "Stopped")
     second = Life(world, name=f"{RUN}-c01")
     assert second.go() is State.LAUNCH_ATTEMPT

@@ -34,6 +34,27 @@ def made(**more: Any) -> Report:
     return report(sample.run(), launches, [], lines, **arguments)
 
 
+def test_a_job_that_runs_is_paid_for_so_far() -> None:
+    """Else the first job of a run, which may last for days, would cost nothing, and the goodput of
+    the second would be above one."""
+    launches, lines = sample.three_failures()
+    last = launches[-1]
+    began = last.planned_epoch + 60
+    running = last.model_copy(update={"outcome": None, "started_epoch": began})
+    row = sample.run(status=RunStatus.RUNNING)
+    now = began + 3600
+    found = report(row, [*launches[:-1], running], [], lines, now=now, prices_usd=sample.PRICES)
+    before = sum(x.billable_seconds for x in found.attempts[:-1])
+    assert found.attempts[-1].billable_seconds == 3600
+    assert found.goodput.paid_seconds == before + 3600
+    assert found.spend.usd == pytest.approx((before + 3600) / 3600 * 4 * 60)
+
+
+def test_a_run_that_a_person_stopped_has_nothing_to_mend() -> None:
+    found = report(sample.run(status=RunStatus.STOPPED), [], [], {}, now=sample.START + 9)
+    assert found.advice.startswith("nothing")
+
+
 def test_every_second_of_the_sample_is_where_it_belongs() -> None:
     found = made()
     # 400 steps of 10 s at last; 101–130 and 201–240 were lost; seven steps waited 2 s for a save.
@@ -63,7 +84,7 @@ def test_every_second_of_the_sample_is_where_it_belongs() -> None:
 def test_goodput_and_losses_are_those_of_status() -> None:
     launches, lines = sample.three_failures()
     found = made()
-    assert found.goodput == goodput(launches, times(lines))
+    assert found.goodput == goodput(launches, times(lines), found.written_epoch)
     assert {p.step: p.loss for p in found.curve.points} == loss_curve(times(lines))
 
 
