@@ -10,7 +10,12 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from everstep.contracts.env import ControlEnv
-from everstep.contracts.names import handler_folder, machine_name, model_group_name
+from everstep.contracts.names import (
+    handler_folder,
+    machine_name,
+    metrics_namespace,
+    model_group_name,
+)
 from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
 from stacks.config import Config
 from stacks.fsx_things import fsx_arns, fsx_conditions
@@ -49,6 +54,7 @@ class Handlers(Construct):
         control = ControlEnv(
             table=table.table.table_name,
             topic_arn=topic.topic_arn,
+            metrics_namespace=metrics_namespace(env_name),
             watchdog_period_seconds=config.watchdog.period_seconds,
             heartbeat_seconds=config.watchdog.heartbeat_seconds,
             looks_at_once=config.watchdog.looks_at_once,

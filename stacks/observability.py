@@ -10,14 +10,14 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from everstep.contracts import names
-from everstep.contracts.progress import METRIC_NAMESPACE
+from everstep.contracts import metrics, names
 from stacks.config import Config
 from stacks.control_plane import ControlPlaneStack
+from stacks.graphs import MINUTE, figure, graph, host, job, usage
 from stacks.job_role import JOB_LOGS
 from stacks.storage import REQUEST_METRICS
 
-MINUTE, FIVE_MINUTES = Duration.minutes(1), Duration.minutes(5)
+FIVE_MINUTES, HOUR = Duration.minutes(5), Duration.hours(1)
 RUN = "RUN_ID"
 """What the run dashboard's variable replaces."""
 LOW_STORAGE = 0.1
@@ -51,48 +51,7 @@ QUERIES = {
 }
 """Logs Insights queries by name: over which logs, and the text."""
 
-
 _HOST_PRESSURE = ("DiskUtilization", "MemoryUtilization")
-
-
-def _graph(title: str, metrics: list[cw.IMetric]) -> cw.GraphWidget:
-    return cw.GraphWidget(title=title, width=8, height=6, left=metrics)
-
-
-def _search(dimension: str, name: str, statistic: str, run: str) -> cw.MathExpression:
-    """Jobs come and go, so graphs search: at most 100 at once, CloudWatch's own limit."""
-    only = f" {dimension}={run}" if run else ""
-    text = f'{{{METRIC_NAMESPACE},{dimension}}} MetricName="{name}"{only}'
-    return cw.MathExpression(
-        expression=f"SEARCH('{text}', '{statistic}', 60)", label="", period=MINUTE
-    )
-
-
-def _job(name: str, statistic: str, run: str = "") -> cw.MathExpression:
-    """A field of the progress line, of each training job."""
-    return _search("TrainingJobName", f"everstep:{name}", statistic, run)
-
-
-def _host(name: str, run: str = "") -> cw.MathExpression:
-    """SageMaker's own figure of each host."""
-    return _search("Host", name, "Average", run)
-
-
-def _usage(call: str) -> cw.Metric:
-    """How much an API is used, which is what its quota is compared with."""
-    return cw.Metric(
-        namespace="AWS/Usage",
-        metric_name="CallCount",
-        label=call,
-        dimensions_map={
-            "Service": "SageMaker",
-            "Type": "API",
-            "Resource": call,
-            "Class": "None",
-        },
-        statistic="Sum",
-        period=MINUTE,
-    )
 
 
 class ObservabilityStack(Stack):
@@ -111,6 +70,7 @@ class ObservabilityStack(Stack):
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         self.env_name, self.config = env_name, config
         self._plane = control_plane
+        self._namespace = names.metrics_namespace(env_name)
         self._buckets = {
             "data": control_plane.storage.data,
             "checkpoints": control_plane.storage.checkpoints,
@@ -126,30 +86,37 @@ class ObservabilityStack(Stack):
         board = cw.Dashboard(self, "Fleet", dashboard_name=f"everstep-{self.env_name}-fleet")
         machines = [built.machine for built in self._plane.machines.values()]
         board.add_widgets(
-            _graph("Runs started", [m.metric_started(statistic="Sum") for m in machines]),
-            _graph("Runs done", [m.metric_succeeded(statistic="Sum") for m in machines]),
-            _graph("Runs that gave up", [m.metric_failed(statistic="Sum") for m in machines]),
+            graph("Runs started", [m.metric_started(statistic="Sum") for m in machines]),
+            graph("Runs done", [m.metric_succeeded(statistic="Sum") for m in machines]),
+            graph("Runs that gave up", [m.metric_failed(statistic="Sum") for m in machines]),
         )
         board.add_widgets(
-            _graph("Tokens per second, each job", [_job("tokens_per_s", "Average")]),
-            _graph("Model FLOPs utilisation, each job", [_job("mfu", "Average")]),
-            _graph("GPU utilisation, each host (%)", [_host("GPUUtilization")]),
+            graph("Tokens per second, each job", [job("tokens_per_s", "Average")]),
+            graph("Model FLOPs utilisation, each job", [job("mfu", "Average")]),
+            graph("GPU utilisation, each host (%)", [host("GPUUtilization")]),
         )
         board.add_widgets(
-            _graph("S3 5xx (SlowDown)", [self._s3(w, "5xxErrors") for w in self._buckets]),
-            _graph("S3 requests", [self._s3(w, "AllRequests") for w in self._buckets]),
-            _graph("Lustre bytes", [self._fsx(n) for n in ("DataReadBytes", "DataWriteBytes")]),
+            graph("Goodput, each run (%)", [self._of_run(metrics.GOODPUT)]),
+            graph("Spent, each run (USD on demand)", [self._of_run(metrics.SPENT_USD)]),
+            graph("Budget used, each run (%)", [self._of_run(metrics.BUDGET_USED)]),
         )
+        board.add_widgets(
+            graph("Attempts ended, by class", [self._ended(metrics.ATTEMPTS)]),
+            graph("Runs ended, by class", [self._ended(metrics.RUNS)]),
+            graph(
+                "Quota headroom: at nought the next run waits",
+                [figure(self._namespace, metrics.QUOTA_HEADROOM, "Minimum", period=HOUR)],
+            ),
+        )
+        board.add_widgets(*self._storage())
         functions = {n: built.function for n, built in self._plane.handlers.functions.items()}
         board.add_widgets(
-            _graph(
-                "Handler errors", [f.metric_errors(statistic="Sum") for f in functions.values()]
-            ),
-            _graph(
+            graph("Handler errors", [f.metric_errors(statistic="Sum") for f in functions.values()]),
+            graph(
                 "Watchdog: milliseconds a look",
                 [functions["watchdog"].metric_duration(statistic="Maximum")],
             ),
-            _graph(
+            graph(
                 "Events that nobody could take",
                 [
                     queue.metric_approximate_number_of_messages_visible()
@@ -158,9 +125,9 @@ class ObservabilityStack(Stack):
             ),
         )
         board.add_widgets(
-            _graph(
+            graph(
                 "SageMaker API calls, which have quotas of their own",
-                [_usage("CreateTrainingJob"), _usage("DescribeTrainingJob")],
+                [usage("CreateTrainingJob"), usage("DescribeTrainingJob")],
             ),
             cw.AlarmStatusWidget(
                 title="Alarms", width=16, height=6, alarms=list(self._plane.alarms.values())
@@ -185,20 +152,29 @@ class ObservabilityStack(Stack):
             ],
         )
         board.add_widgets(
-            _graph("Loss", [_job("loss", "Average", RUN)]),
-            _graph("Step: flat is no progress, a drop a resume", [_job("step", "Maximum", RUN)]),
-            _graph("Tokens per second", [_job("tokens_per_s", "Average", RUN)]),
+            graph("Loss", [job("loss", "Average", RUN)]),
+            graph("Step: flat is no progress, a drop a resume", [job("step", "Maximum", RUN)]),
+            graph("Tokens per second", [job("tokens_per_s", "Average", RUN)]),
         )
         board.add_widgets(
-            _graph("Model FLOPs utilisation", [_job("mfu", "Average", RUN)]),
-            _graph("GPU utilisation (%)", [_host("GPUUtilization", RUN)]),
-            _graph("GPU memory (%)", [_host("GPUMemoryUtilization", RUN)]),
+            graph("Model FLOPs utilisation", [job("mfu", "Average", RUN)]),
+            graph("GPU utilisation (%)", [host("GPUUtilization", RUN)]),
+            graph("GPU memory (%)", [host("GPUMemoryUtilization", RUN)]),
         )
         board.add_widgets(
-            _graph("Seconds a step waits for data", [_job("data_seconds", "Average", RUN)]),
-            _graph("Seconds a step waits for a checkpoint", [_job("save_seconds", "Maximum", RUN)]),
-            _graph("Host disk and memory (%)", [_host(n, RUN) for n in _HOST_PRESSURE]),
+            graph("Seconds a step waits for data", [job("data_seconds", "Average", RUN)]),
+            graph("Seconds a step waits for a checkpoint", [job("save_seconds", "Maximum", RUN)]),
+            graph("Host disk and memory (%)", [host(n, RUN) for n in _HOST_PRESSURE]),
         )
+        board.add_widgets(
+            graph("Goodput so far (%)", [self._of_run(metrics.GOODPUT, RUN)]),
+            graph("Spent (USD on demand)", [self._of_run(metrics.SPENT_USD, RUN)]),
+            graph(
+                "Spent (GPU hours), budget used (%)",
+                [self._of_run(m, RUN) for m in (metrics.SPENT_GPU_HOURS, metrics.BUDGET_USED)],
+            ),
+        )
+        board.add_widgets(*self._storage())
         board.add_widgets(
             cw.LogQueryWidget(
                 title="Attempts, classes and decisions",
@@ -211,6 +187,20 @@ class ObservabilityStack(Stack):
                 ),
             )
         )
+
+    def _of_run(self, metric: metrics.Metric, run: str = "") -> cw.MathExpression:
+        return figure(self._namespace, metric, "Maximum", run)
+
+    def _ended(self, metric: metrics.Metric) -> cw.MathExpression:
+        return figure(self._namespace, metric, "Sum", period=HOUR)
+
+    def _storage(self) -> list[cw.GraphWidget]:
+        """Shared by all runs, so that both dashboards show the same."""
+        return [
+            graph("S3 5xx (SlowDown)", [self._s3(w, "5xxErrors") for w in self._buckets]),
+            graph("S3 requests", [self._s3(w, "AllRequests") for w in self._buckets]),
+            graph("Lustre bytes", [self._fsx(n) for n in ("DataReadBytes", "DataWriteBytes")]),
+        ]
 
     def _handler_groups(self) -> list[str]:
         """Those that log what became of an attempt; Logs Insights takes 50 groups at most."""

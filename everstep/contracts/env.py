@@ -15,6 +15,7 @@ class ControlEnv(BaseModel):
 
     table: str
     topic_arn: str
+    metrics_namespace: str = "Everstep/local"
     watchdog_period_seconds: int = Field(default=60, gt=0)
     looks_at_once: int = Field(default=16, gt=0, le=32)
     """Runs that one pass of the watchdog looks at beside each other."""

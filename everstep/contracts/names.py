@@ -40,6 +40,11 @@ def function_name(env: str, handler: str) -> str:
     return f"everstep-{env}-{construct_id(handler)}"
 
 
+def metrics_namespace(env: str) -> str:
+    """Of what handlers emit: environments of one account are not mixed."""
+    return f"Everstep/{env}"
+
+
 def repository_name(env: str, image: str) -> str:
     return f"{registry_path(env)}/{image}"
 

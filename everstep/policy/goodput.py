@@ -1,11 +1,12 @@
 """Useful step time ÷ all machine time paid for, and where the rest went."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.records import Launch
-from everstep.policy.cost import billed_seconds
+from everstep.policy.cost import Spend, billed_seconds, cost_of
 
 
 class StepTime(BaseModel):
@@ -55,6 +56,16 @@ def goodput(
         paid_seconds=paid,
         steps_lost=done - len(last),
     )
+
+
+def so_far(launch: Launch, first_step: int, spend: Spend) -> float | None:
+    """An estimate while a job runs, of what its row holds: each step since the run's first counts
+    once, at the pace of the newest ones, against all GPU time paid for. None before the launch's
+    first step, and where nothing is paid for."""
+    if launch.last_step is None or not launch.step_times or not spend.gpu_hours:
+        return None
+    seconds = max(0, launch.last_step - first_step) * median(launch.step_times)
+    return min(1.0, cost_of(launch, seconds, {}).gpu_hours / spend.gpu_hours)
 
 
 def loss_curve(steps: Mapping[int, Sequence[StepTime]]) -> dict[int, float]:

@@ -102,6 +102,17 @@ def shortfalls(needs: Iterable[Need], quotas: Mapping[str, float]) -> list[Need]
     return [n for n in needs if (limit := quotas.get(n.quota)) is not None and n.amount > limit]
 
 
+def headroom(
+    needs: Iterable[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]
+) -> dict[str, float]:
+    """Held − in use, of the known quotas that jobs share."""
+    return {
+        need.quota: quotas[need.quota] - in_use.get(need.quota, 0.0)
+        for need in needs
+        if need.shared and need.quota in quotas
+    }
+
+
 def judge(needs: list[Need], quotas: Mapping[str, float], in_use: Mapping[str, float]) -> Verdict:
     """GO, WAIT until others have ended, or NEVER. A quota that no list names is not held against a
     run: CreateTrainingJob has the last word."""

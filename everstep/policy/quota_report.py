@@ -77,6 +77,11 @@ def rows_of(
     return sorted(found.values(), key=lambda row: (-bool(row.short), row.quota))
 
 
+def headroom_of(rows: Iterable[Row]) -> dict[str, float]:
+    """Held − in use, of the quotas that jobs share."""
+    return {row.quota: row.held - row.used for row in rows if row.shared}
+
+
 def report(rows: Sequence[Row], increases: Sequence[Increase], runs: int, waiting: int) -> Report:
     """The text for people: short ones first, then the rest, then what was asked for."""
     lines = [f"{_count(runs, 'run')} in progress, {waiting} of them waiting.", ""]

@@ -49,7 +49,7 @@ def look(run: Run, launch: Launch, job: Job, services: Services) -> Verdict:
     verdict = judge(watch, job.status, seen, now, file_system)
     if verdict.stop is not None or job.status in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return verdict
-    at_limit = watch_budget(run, launch.model_copy(update={"started_epoch": started}), services)
+    at_limit = watch_budget(run, launch.model_copy(update=news), services)
     if at_limit is not None:
         return at_limit
     quiet = quiet_since(watch, seen, now)

@@ -5,7 +5,9 @@ from typing import Any
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import Target
-from everstep.policy.cost import over, seconds_left, spend_now, spend_of, warning
+from everstep.policy.cost import Spend, over, seconds_left, spend_now, spend_of, warning
+from everstep.policy.figures import of_run
+from everstep.policy.goodput import so_far
 from everstep.policy.job_request import runtime_seconds
 from everstep.policy.own_file_system import own_spend
 from everstep.policy.watchdog import Verdict
@@ -39,11 +41,13 @@ def allowance(
 
 
 def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None:
-    """Never a silent overrun: stop at the limit, and say once when it is near."""
+    """Never a silent overrun: emit what is spent, stop at the limit, say once when it is near."""
     budget, now = run.spec.budget, services.clock()
     prices = services.env.prices_usd
     own = own_spend(run, prices, launch.planned_epoch, now)
     spend = spend_now(launch, prices, now).plus(own)
+    goodput = so_far(launch, run.spec.start.step, spend)
+    services.figures.of_run(run, of_run(run, spend, goodput, now))
     reached = over(budget, spend, now, run.created_epoch)
     if reached is not None:
         return Verdict(stop=StopReason.BUDGET, detail=f"{reached} (budget)")
@@ -52,3 +56,11 @@ def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None
         services.notifier.send(run, "budget", f"nears its budget: {near}", [])
         services.store.update(run, budget_warned=True)
     return None
+
+
+def emit_whole(
+    run: Run, jobs: Spend, goodput: float | None, ended: float, services: Services
+) -> None:
+    """Of a run that is over: what its jobs spent, and its own file system."""
+    spend = jobs.plus(own_spend(run, services.env.prices_usd, 0.0, ended))
+    services.figures.of_run(run, of_run(run, spend, goodput, ended))

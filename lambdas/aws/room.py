@@ -1,27 +1,30 @@
 """Room for a run under the account's quotas, and the end of a wait for it."""
 
+from itertools import chain
+
 from everstep.contracts.payloads import State
 from everstep.contracts.records import Run, RunStatus
 from everstep.policy.increase import Move, plan
-from everstep.policy.quota import Room, Verdict, best, judge, needs_of, shortfalls
+from everstep.policy.quota import Room, Verdict, best, headroom, judge, needs_of, shortfalls
 from lambdas.aws.increases import NotAsked
-from lambdas.aws.quotas import Quotas
 from lambdas.aws.services import Services
 from lambdas.aws.store import Store
 
 
-def room_for(run: Run, quotas: Quotas) -> Verdict:
-    values, used = quotas.values(), quotas.in_use(run.run_id)
-    return best([judge(needs_of(run.spec, t), values, used) for t in run.spec.compute])
+def room_for(run: Run, services: Services) -> Verdict:
+    values, used = services.quotas.values(), services.quotas.in_use(run.run_id)
+    needs = [needs_of(run.spec, target) for target in run.spec.compute]
+    services.figures.headroom(headroom(chain.from_iterable(needs), values, used))
+    return best([judge(of_target, values, used) for of_target in needs])
 
 
 def room_or_increase(run: Run, services: Services) -> Verdict:
     """For CheckQuota: never is only said after a fresh look, and after AWS was asked for more where
     the spec allows it."""
-    verdict = room_for(run, services.quotas)
+    verdict = room_for(run, services)
     if verdict.room is Room.NEVER:
         services.quotas.forget()
-        verdict = room_for(run, services.quotas)
+        verdict = room_for(run, services)
     if verdict.room is not Room.NEVER:
         return verdict
     refused = []
@@ -62,7 +65,7 @@ def _raise(run: Run, index: int, services: Services) -> Verdict:
 def wakes_to(run: Run, services: Services) -> State | None:
     """For the watchdog: where a waiting run goes on, or None while it has to wait. What can never
     fit goes back to CheckQuota, unless a request is open for all that one target lacks."""
-    verdict = room_for(run, services.quotas)
+    verdict = room_for(run, services)
     if verdict.room is Room.GO:
         return State.PLAN_ATTEMPT
     if verdict.room is Room.WAIT:

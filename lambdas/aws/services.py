@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from everstep.contracts.env import ControlEnv
 from lambdas.aws.checkpoints import Checkpoints
+from lambdas.aws.figures import Figures
 from lambdas.aws.fsx import DataTasks, FileSystems
 from lambdas.aws.increases import Increases
 from lambdas.aws.jobs import Jobs
@@ -110,13 +111,17 @@ class Services:
         )
 
     @cached_property
+    def figures(self) -> Figures:
+        return Figures(self.env.metrics_namespace)
+
+    @cached_property
     def notifier(self) -> Notifier:
         return Notifier(self.client("sns"), self.env)
 
     def ready(self) -> None:
         """Make all that a pass of the watchdog may need, before it is shared among threads."""
         _ = (self.store, self.machine, self.jobs, self.logs, self.metrics, self.quotas)
-        _ = (self.increases, self.notifier, self.registry, self.file_systems)
+        _ = (self.increases, self.notifier, self.registry, self.file_systems, self.figures)
 
 
 _services: Services | None = None

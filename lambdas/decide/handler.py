@@ -3,6 +3,7 @@
 from typing import Any
 
 from everstep.contracts.failures import Decision, DecisionKind, Rung
+from everstep.contracts.metrics import ATTEMPTS
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import spend_of
@@ -58,6 +59,7 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
         services.jobs.end_warm_pool(launch.job_name)  # it bills on, and may be what is ill
     if not services.store.update(launch, decision=decision, absent=["decision"]):
         return services.store.launch(run.run_id, launch.launch).decision or decision
+    services.figures.ended(ATTEMPTS, run, launch.failure.failure_class)
     return decision
 
 

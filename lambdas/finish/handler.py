@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from everstep.contracts.metrics import ATTEMPTS, RUNS
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import RunStatus
 from everstep.policy.data_tasks import wants_release
@@ -22,6 +23,9 @@ def act(step: Step, services: Services) -> dict[str, Any]:
         text = f"done{where} after {count} launch{'es' if count > 1 else ''}"
         services.notifier.send(run, "done", text, [*launches, *exports])
     services.store.update(run, status=RunStatus.DONE, active=False)
+    if run.status is not RunStatus.DONE:
+        for what in (ATTEMPTS, RUNS):
+            services.figures.ended(what, run, None)
     return step.to(State.DONE)
 
 

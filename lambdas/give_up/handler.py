@@ -3,31 +3,20 @@
 from typing import Any
 
 from everstep.contracts.failures import Action, Failure, FailureClass
-from everstep.contracts.payloads import GiveUpStep, State
+from everstep.contracts.metrics import RUNS
+from everstep.contracts.payloads import GiveUpStep
 from everstep.contracts.records import Launch, Run, RunStatus
 from everstep.policy.notice import history
 from lambdas.aws.own_lustre import delete_own
+from lambdas.aws.redrive import GAVE_UP, begin_again, redriven
 from lambdas.aws.services import Services, state_handler
-
-_ENDED = (RunStatus.GAVE_UP, RunStatus.STOPPED)
 
 
 def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     run = services.store.run(step.run_id)
     launches = services.store.launches(step.run_id)
-    if _redriven(run, step):
-        services.store.update(
-            run,
-            status=RunStatus.RUNNING,
-            redrive_count=step.redrive_count,
-            attempts_reset_at_launch=step.launch,
-            images=None,  # what a person has mended may be the image
-            failure=None,
-            waiting=None,
-            waited_seconds=0.0,
-        )
-        trained = run.final_step is not None and run.final_step >= run.spec.stop.steps
-        return step.to(State.VERIFY_OUTCOME if trained else State.CHECK_QUOTA)
+    if redriven(run, step):
+        return begin_again(run, step, services)
     delete_own(run, services)
     failure, reason = _why(run, launches)
     stopped = failure.failure_class is FailureClass.USER_STOP
@@ -38,7 +27,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
         text += f"\nhint: {failure.hint}"
     text += f"\nrunbook: {services.env.runbook(failure.failure_class)}"
     jobs = [*launches, *services.store.exports(step.run_id)]
-    if run.status not in _ENDED:
+    if run.status not in GAVE_UP:
         services.notifier.send(run, "give_up", f"gave up: {reason}", jobs, failure)
     services.store.update(
         run,
@@ -47,19 +36,9 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
         redrive_count=step.redrive_count,
         active=False,
     )
+    if run.status not in GAVE_UP:
+        services.figures.ended(RUNS, run, failure.failure_class)
     raise _error(failure)("\n".join([text, "", *history(jobs), "", "Redrive to go on."]))
-
-
-def _redriven(run: Run, step: GiveUpStep) -> bool:
-    """A person said: go on. Also where an earlier invocation heard it and died: nothing has
-    happened since."""
-    if run.status in _ENDED:
-        return step.redrive_count > run.redrive_count
-    return (
-        0 < step.redrive_count == run.redrive_count
-        and run.attempts_reset_at_launch == step.launch
-        and run.failure is None
-    )
 
 
 def _why(run: Run, launches: list[Launch]) -> tuple[Failure, str]:

@@ -9,7 +9,8 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from everstep.contracts.events import UNHAPPY_EXECUTION_STATUSES, ExecutionEvent
-from everstep.contracts.failures import StopReason
+from everstep.contracts.failures import FailureClass, StopReason
+from everstep.contracts.metrics import RUNS
 from everstep.contracts.records import Run, RunStatus
 from everstep.contracts.run_id import run_id_of
 from lambdas.aws.services import Services, logger, services
@@ -52,6 +53,7 @@ def act(event: ExecutionEvent, services: Services) -> bool:
         waiting=None,
         active=False,
     )
+    services.figures.ended(RUNS, run, FailureClass.USER_STOP if stopped else FailureClass.UNKNOWN)
     return True
 
 

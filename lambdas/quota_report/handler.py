@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from everstep.policy.quota_report import Report, report, rows_of
+from everstep.policy.quota_report import Report, headroom_of, report, rows_of
 from lambdas.aws.services import Services, logger, services
 
 
@@ -15,6 +15,7 @@ def act(services: Services, *, always: bool = False) -> Report:
     services.quotas.forget()  # read once a day: today's
     runs = [run for run_id in ids if (run := store.find_run(run_id))]
     rows = rows_of(runs, waiting, services.quotas.held(), services.quotas.in_use())
+    services.figures.headroom(headroom_of(rows))
     made = report(rows, increases, len(runs), len(waiting))
     if made.worth_saying or always:
         services.notifier.tell(made.subject, made.text)

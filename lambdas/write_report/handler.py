@@ -18,6 +18,7 @@ from everstep.policy.job_request import report_uri
 from everstep.report.build import report
 from everstep.report.page import page
 from everstep.report.steps import step_lines
+from lambdas.aws.purse import emit_whole
 from lambdas.aws.services import Services, logger, services
 
 _processor = BatchProcessor(event_type=EventType.SQS)
@@ -54,6 +55,7 @@ def act(event: ExecutionEvent, services: Services) -> str | None:
         Body=page(figures).encode(),
         ContentType="text/html; charset=utf-8",
     )
+    emit_whole(run, figures.spend, figures.goodput_ratio, figures.ended_epoch, services)
     return uri
 
 

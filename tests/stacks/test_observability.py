@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from everstep.contracts.metrics import ALL, RUN
+from everstep.contracts.names import metrics_namespace
 from everstep.contracts.progress import METRICS
 
 from .conftest import Synthesised, flatten
@@ -26,12 +28,14 @@ def boards(prod: Synthesised) -> dict[str, dict[str, Any]]:
         (
             "fleet",
             ["ExecutionsFailed", "everstep:tokens_per_s", "everstep:mfu", "GPUUtilization",
-             "5xxErrors", "DataReadBytes", "CallCount", "ApproximateNumberOfMessagesVisible"],
+             "5xxErrors", "DataReadBytes", "CallCount", "Attempts", "Runs", "QuotaHeadroom",
+             "Goodput", "SpentUsd", "BudgetUsed", "ApproximateNumberOfMessagesVisible"],
         ),
         (
             "run",
             ["everstep:loss", "everstep:step", "everstep:tokens_per_s", "everstep:mfu",
-             "GPUUtilization", "GPUMemoryUtilization", "filter run_id"],
+             "GPUUtilization", "GPUMemoryUtilization", "filter run_id", "Goodput", "SpentUsd",
+             "SpentGpuHours", "BudgetUsed", "5xxErrors", "DataReadBytes"],
         ),
     ],
 )  # fmt: skip
@@ -46,6 +50,32 @@ def test_every_figure_of_the_trainer_on_a_dashboard_is_one_that_it_has(
     shown = set(re.findall(r"everstep:([a-z_]+)", json.dumps(boards)))
     assert shown
     assert shown <= set(METRICS)
+
+
+def _searched(board: dict[str, Any]) -> set[tuple[str, tuple[str, ...]]]:
+    """(metric, dimensions) of each search in the namespace of what handlers emit."""
+    text = json.dumps(board).replace('\\"', "'").replace("\\'", "'")
+    space = re.escape(metrics_namespace("prod"))
+    found = re.findall(rf"{{\W*{space}\W*?((?:,\w+)+)}} MetricName=\W*(\w+)", text)
+    return {(name, tuple(words.strip(",").split(","))) for words, name in found}
+
+
+def test_dashboards_show_what_handlers_emit_and_nothing_else(boards: dict[str, Any]) -> None:
+    """The other half: tests/lambdas/test_figures.py, that handlers emit the same table."""
+    shown = {one for board in boards.values() for one in _searched(board)}
+    assert shown == {(metric.name, metric.dimensions) for metric in ALL}
+    of_run = {(metric.name, metric.dimensions) for metric in ALL if RUN in metric.dimensions}
+    assert of_run == _searched(boards["run"])
+
+
+def test_handlers_emit_into_the_namespace_of_their_environment(prod: Synthesised) -> None:
+    texts = [
+        flatten(f["Environment"]["Variables"]["EVERSTEP_CONTROL"])
+        for f in prod.resources("AWS::Lambda::Function")
+        if "EVERSTEP_CONTROL" in f.get("Environment", {}).get("Variables", {})
+    ]
+    assert texts
+    assert all('"metrics_namespace":"Everstep/prod"' in text for text in texts)
 
 
 def test_the_run_dashboard_takes_any_run(boards: dict[str, Any]) -> None:
