@@ -48,6 +48,17 @@ QUERIES = {
         """| parse @message '"tokens_per_s":*,' as tokens_per_s\n"""
         "| filter ispresent(loss)\n| sort @timestamp desc\n| limit 500",
     ),
+    "spend-and-goodput-of-runs": (
+        "handlers",
+        # ``.0``: the format holds a list of values, and Logs Insights numbers them.
+        f"filter ispresent({metrics.RUN})\n| stats "
+        + ", ".join(
+            f"latest({metric.name}.0) as {metric.name}"
+            for metric in metrics.ALL
+            if metrics.RUN in metric.dimensions
+        )
+        + f" by {metrics.TEAM}, {metrics.RUN}\n| limit 1000",
+    ),
 }
 """Logs Insights queries by name: over which logs, and the text."""
 
@@ -203,8 +214,10 @@ class ObservabilityStack(Stack):
         ]
 
     def _handler_groups(self) -> list[str]:
-        """Those that log what became of an attempt; Logs Insights takes 50 groups at most."""
-        wanted = ("classify", "decide", "launch_attempt", "watchdog", "give_up", "finish")
+        """Those that log what became of an attempt, and of the run; Logs Insights takes 50 groups
+        at most."""
+        looks = ("classify", "decide", "launch_attempt", "watchdog")
+        wanted = (*looks, "give_up", "finish", "write_report")
         return [f"/aws/lambda/{names.function_name(self.env_name, one)}" for one in wanted]
 
     def _queries(self) -> None:

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from everstep.contracts.env import ControlEnv
+from lambdas.aws.passes import Look, Pass
 from lambdas.aws.services import Services
 from lambdas.watchdog import handler
-from lambdas.watchdog.handler import Look, Pass, WatchdogErrors, act
+from lambdas.watchdog.handler import WatchdogErrors, act
 
 RUNS, AT_ONCE = 300, 15
 

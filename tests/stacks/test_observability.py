@@ -9,6 +9,7 @@ import pytest
 from everstep.contracts.metrics import ALL, RUN
 from everstep.contracts.names import metrics_namespace
 from everstep.contracts.progress import METRICS
+from stacks.config import ROOT
 
 from .conftest import Synthesised, flatten
 
@@ -66,6 +67,24 @@ def test_dashboards_show_what_handlers_emit_and_nothing_else(boards: dict[str, A
     assert shown == {(metric.name, metric.dimensions) for metric in ALL}
     of_run = {(metric.name, metric.dimensions) for metric in ALL if RUN in metric.dimensions}
     assert of_run == _searched(boards["run"])
+
+
+def test_the_guide_lists_every_metric_with_its_dimensions() -> None:
+    text = (ROOT / "docs" / "guides" / "dashboards.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE)
+    listed = [(name, tuple(words.replace("`", "").split(", "))) for name, words in rows]
+    assert listed == [(metric.name, metric.dimensions) for metric in ALL]
+
+
+def test_the_query_of_all_runs_reads_fields_of_the_lines(prod: Synthesised) -> None:
+    (text,) = [
+        query["QueryString"]
+        for query in prod.resources("AWS::Logs::QueryDefinition")
+        if query["Name"].endswith("/spend-and-goodput-of-runs")
+    ]
+    assert set(re.findall(r"latest\((\w+)\.0\)", text)) == {
+        metric.name for metric in ALL if RUN in metric.dimensions
+    }
 
 
 def test_handlers_emit_into_the_namespace_of_their_environment(prod: Synthesised) -> None:
