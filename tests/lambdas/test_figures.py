@@ -121,6 +121,7 @@ def test_what_a_run_spends_is_emitted_at_each_look_and_is_the_records_once_it_is
     paid = goodput(
         world.store.launches(RUN),
         {n: [StepTime(step=s, seconds=60.0) for s in of_launch] for n, of_launch in steps.items()},
+        world.now,
     )
     assert paid.ratio == pytest.approx(4 * 60 / 7200)
     assert of(found, GOODPUT)[-1] == pytest.approx(100 * (paid.ratio or 0))
