@@ -67,6 +67,8 @@ def capacity(
     """Training plans on offer, ranked, with what to write into a spec; and the quotas held there.
 
     Nothing is bought: the command that would is printed."""
+    if after is not None and before is not None and _utc(after) >= _utc(before):
+        fail(f"--after {after:%F %T} is not before --before {before:%F %T}", "the other way round")
     wishes = _wishes(spec, instance_type, nodes, days)
     session = boto3.Session()
     regions, named = _regions(session, region or [])
@@ -111,7 +113,7 @@ def _wishes(path: Path | None, kind: str | None, nodes: int | None, days: int | 
             fail(f"no training plan holds {named}", f"of {', '.join(sorted(RESERVABLE))}")
     problems = [problem for wish in wishes for problem in wish_problems(wish)]
     if problems:
-        fail(describe(problems, "what is looked for"), "plans come in these sizes only")
+        fail(describe(problems, "search"), "mend these and search again")
     return wishes
 
 
@@ -133,6 +135,10 @@ def _regions(session: boto3.Session, asked: list[str]) -> tuple[list[str], bool]
     return list(dict.fromkeys(asked)), True
 
 
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=time.tzinfo or UTC)
+
+
 def _search(
     session: boto3.Session,
     regions: list[str],
@@ -149,7 +155,7 @@ def _search(
     }
     for name, time in (("StartTimeAfter", after), ("EndTimeBefore", before)):
         if time is not None:
-            request[name] = time.replace(tzinfo=time.tzinfo or UTC)
+            request[name] = _utc(time)
     clients = [(name, session.client("sagemaker", region_name=name)) for name in regions]
     found = []
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -11,7 +11,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from everstep.cli.errors import fail
-from everstep.cli.output import out
+from everstep.cli.output import out, tame
 from everstep.contracts.failures import Failure, UserRule
 from everstep.policy.classify import STAGES, Finding, explain
 from everstep.policy.reading import Where, read
@@ -80,7 +80,7 @@ def messages(path: Path) -> Iterator[Message]:
         place = f"{path}, line {number}"
         try:
             item = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits; too deep
             fail(f"{place}: is not JSON: {error}", 'one {"id", "text", "where"} object a line')
         found.append(_message(item, place))
     return iter(found)
@@ -122,7 +122,7 @@ def _rules(path: Path) -> tuple[Rule, ...]:
 def _show(failure: Failure) -> None:
     out.print(f"class       {failure.failure_class}", markup=False)
     out.print(f"action      {failure.action}", markup=False)
-    out.print(f"cause       {failure.cause}", markup=False)
+    out.print(f"cause       {tame(failure.cause)}", markup=False)
     if failure.rank is not None:
         out.print(f"rank        {failure.rank}", markup=False)
     if failure.time_epoch is not None:
@@ -138,7 +138,7 @@ def _show_findings(findings: list[Finding]) -> None:
     out.print(f"\nrule        {first.rule.id} ({stage}, {first.role.name.lower()})", markup=False)
     for other in findings[1:]:
         out.print(f"outranked   {other.rule.id}: {_reason(first, other)}", markup=False)
-        out.print(f"            {other.text}", markup=False)
+        out.print(f"            {tame(other.text)}", markup=False)
 
 
 def _reason(first: Finding, other: Finding) -> str:

@@ -105,7 +105,7 @@ def show_end(view: RunView) -> None:
     """Timeline, steps lost, goodput, final loss: how a run is told when it is over."""
     out.print("\ntimeline", style="bold")
     for seconds, text in view.timeline():
-        out.print(f"  {seconds:7.1f} s  {text}", markup=False)
+        out.print(f"  {seconds:7.1f} s  {tame(text)}", markup=False)
     paid, losses = view.goodput, view.losses
     final = max(losses, default=None)
     out.print("")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import executions
-from everstep.cli.cloud import Cloud
+from everstep.cli.cloud import Cloud, passes
 from everstep.cli.errors import NOT_ARRIVED, OK, SPEC_PAGE, fail
 from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit, say, show_end
@@ -19,6 +20,7 @@ from everstep.contracts.problems import describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
 
 POLL_SECONDS = 2.0
+AWAY_SECONDS = 10.0
 
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it ends; exit 1 if it gave up.")]
 
@@ -79,7 +81,14 @@ def follow(cloud: Cloud, arn: str) -> bool:
     """Wait for the execution's end, saying what is new. True when it succeeded."""
     said, run_id = "", run_id_of(arn.rpartition(":")[2])
     while True:
-        found = executions.describe(cloud, arn)
+        try:
+            found, line = executions.describe(cloud, arn), _now(cloud, run_id)
+        except (ClientError, BotoCoreError) as error:
+            if not passes(error):
+                raise
+            say(f"no answer, tried again: {error}")  # the run goes on: so does the waiting
+            time.sleep(AWAY_SECONDS)
+            continue
         if found is not None and not found.running:
             successor = _successor(cloud, run_id, arn)
             if found.status == "SUCCEEDED" and successor:
@@ -88,7 +97,6 @@ def follow(cloud: Cloud, arn: str) -> bool:
             if found.status != "SUCCEEDED":
                 say(f"{found.status}: {found.error}\n{found.cause}")
             return found.status == "SUCCEEDED"
-        line = _now(cloud, run_id)
         if line != said:
             say(line)
             said = line

@@ -132,7 +132,7 @@ def looks(watcher: Watcher, every: float, sleep: Callable[[float], object]) -> I
             if last is None or not passes(error):
                 raise
             pause = min(LONGEST_PAUSE, pause * 2)
-            words = f"no answer, shown is what was: {error}; tried again in {pause:.0f} s"
+            words = f"no answer, tried again in {pause:.0f} s; shown is what was: {error}"
             last = last.model_copy(update={"trouble": " ".join(words.split())})
         yield last
 

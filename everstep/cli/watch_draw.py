@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from everstep.cli.output import tame
 from everstep.cli.watch_model import Attempt, Picture, thinned
 
 SAY_SECONDS = 30.0
@@ -18,6 +19,7 @@ _COLOURS |= {"running": "cyan", "waiting": "yellow"}
 
 def screen(p: Picture, width: int = 80, height: int = 24, *, ascii_only: bool = False) -> Text:
     """At most ``height`` lines, none wider than ``width``."""
+    p = _tamed(p)
     lines = [_title(p, width), _bar(p, width, ascii_only)]
     lines += _row("loss", _loss(p, width - 7, ascii_only), width)
     lines += _row("speed", _speed(p), width)
@@ -43,6 +45,7 @@ class Teller:
         self._step: Picture | None = None
 
     def lines(self, p: Picture) -> list[str]:
+        p = _tamed(p)
         before, self._before = self._before, p
         found = []
         if p.trouble and (before is None or p.trouble != before.trouble):
@@ -67,6 +70,13 @@ class Teller:
         return p.step != said.step and (
             p.ended or p.now - said.now >= SAY_SECONDS or moved >= SAY_SHARE
         )
+
+
+def _tamed(p: Picture) -> Picture:
+    """Words that a program, a person or AWS wrote move no cursor."""
+    attempts = [a.model_copy(update={"cause": tame(a.cause)}) for a in p.attempts]
+    words = {name: tame(getattr(p, name)) for name in ("doing", "next", "note", "trouble")}
+    return p.model_copy(update={"attempts": attempts, **words})
 
 
 def span(seconds: float) -> str:

@@ -5,16 +5,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 from typer.testing import CliRunner
 
-from everstep.cli import main, output, report
+from everstep.cli import main, output, report, run
 from everstep.cli.cloud import Cloud, LogEvent
 from everstep.cli.errors import CliError
+from everstep.cli.executions import Execution
 from everstep.cli.main import app
+from everstep.cli.watch_draw import Teller, screen
 from everstep.contracts.records import RunStatus
 from tests.cli import watched
 
@@ -53,6 +56,59 @@ def test_what_a_program_printed_moves_no_cursor(
     assert shown == "00:00:00 algo-1  \\x1b[2J\\x1b[31m\\x07boom\t☃\n"
     output.say(f"error: {CLEAR}\nhint: x")
     assert capsys.readouterr().err == "error: \\x1b[2J\\x1b[31m\\x07\nhint: x\n"
+
+
+def test_what_a_program_printed_moves_no_cursor_on_the_watched_screen() -> None:
+    failed = watched.failed(1, watched.OVER)
+    assert failed.failure is not None
+    cause = failed.failure.model_copy(update={"cause": f"{CLEAR}boom"})
+    shown = watched.shown(
+        watched.run(note=CLEAR), [failed.model_copy(update={"failure": cause})], execution="FAILED"
+    )
+    for text in (screen(shown).plain, "\n".join(Teller().lines(shown))):
+        assert "\\x1b[2J\\x1b[31m\\x07boom" in text
+        assert text.replace("\n", "").isprintable()
+
+
+def test_a_classified_cause_moves_no_cursor() -> None:
+    told = RUN.invoke(app, ["classify"], input=f"{CLEAR}CUDA error: out of memory\n").stdout
+    assert "out_of_memory_gpu" in told
+    assert told.replace("\n", "").isprintable()
+
+
+def test_a_line_of_brackets_is_no_message(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("[" * 100_000)
+    assert "line 1: is not JSON" in refused("classify", "--jsonl", str(file)).what
+
+
+def test_waiting_for_a_run_outlasts_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of days is not reported as lost because a network was, for a minute."""
+    gone = EndpointConnectionError(endpoint_url="https://x")
+    answers: list[Any] = [gone, gone, Execution("arn:run", "SUCCEEDED")]
+
+    def describe(*_: object) -> Execution:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast(Execution, answer)
+
+    pauses: list[float] = []
+    monkeypatch.setattr("everstep.cli.executions.describe", describe)
+    monkeypatch.setattr(Cloud, "launches", lambda *_: [])
+    monkeypatch.setattr(Cloud, "find_run", lambda *_: None)
+    monkeypatch.setattr(run.time, "sleep", pauses.append)
+    assert run.follow(Cloud("dev"), "arn:run")
+    assert pauses == [run.AWAY_SECONDS] * 2
+    answers.append(NoCredentialsError())
+    with pytest.raises(NoCredentialsError):
+        run.follow(Cloud("dev"), "arn:run")
+
+
+def test_a_search_that_ends_before_it_begins_is_refused() -> None:
+    search = ("capacity", "--instance-type", "ml.p5.48xlarge", "--nodes", "4", "--days", "2")
+    dates = ("--after", "2026-12-10T00:00:00Z", "--before", "2026-12-01")
+    assert "is not before" in refused(*search, *dates).what
 
 
 def test_no_emoji_is_made_of_colons(capsys: pytest.CaptureFixture[str]) -> None:
