@@ -1,5 +1,6 @@
 """Start, stop and look at an emulator that runs in the background."""
 
+import fcntl
 import json
 import os
 import signal
@@ -59,10 +60,16 @@ def start(
 
     ``with_parent``: it ends when the calling process does, however that ends.
     """
-    running = find(state_dir)
-    if running:
+    if running := find(state_dir):
         return running
     state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / "start.lock").open("w") as lock:
+        # Of two callers at once the second finds the first one's: else one runs on, unknown.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return find(state_dir) or _started(state_dir, port, minute, with_parent)
+
+
+def _started(state_dir: Path, port: int, minute: float, with_parent: bool) -> Endpoint:
     log = (state_dir / "serve.log").open("ab")
     with log:
         process = subprocess.Popen(

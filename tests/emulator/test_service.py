@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def test_start_is_idempotent_and_stop_ends_all(tmp_path: Path) -> None:
     assert not (tmp_path / "emulator.json").exists()
     assert status(tmp_path) == {"running": False}
     assert not stop(tmp_path)
+
+
+def test_two_starts_at_once_are_one(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: start(tmp_path, with_parent=True), range(2))
+    assert first == second
+    assert stop(tmp_path)
 
 
 def test_kill_leaves_nothing_behind(tmp_path: Path) -> None:
