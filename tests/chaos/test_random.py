@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from everstep.contracts.names import handler_folder
-from tests.chaos.random_faults import FINISHING, HANDLERS, Kind, plan
+from tests.chaos.random_faults import FINISHING, HANDLERS, OF_A_FILE_SYSTEM, Kind, plan
 from tests.chaos.seeds import ENV, Seeds, line
 from tests.scenarios.lab import ROOT, Lab
 
@@ -25,7 +25,7 @@ def test_every_fault_and_every_handler_has_its_turn() -> None:
     kinds = {fault.kind for made in plans for fault in made.faults}
     assert kinds == set(get_args(Kind))
     folders = {path.parent.name for path in ROOT.glob("lambdas/*/handler.py")}
-    assert sorted(folders) == sorted(handler_folder(name) for name in HANDLERS)
+    assert folders == {handler_folder(name) for name in (*HANDLERS, *OF_A_FILE_SYSTEM)}
     meets = {
         "ContinueAsNew": "capacity",
         "GiveUp": "bug",
@@ -50,7 +50,7 @@ def test_every_deployed_function_may_crash(lab: Lab) -> None:
     """What the template made, against what the seeds draw from."""
     pages = lab.cloud.client("lambda").get_paginator("list_functions").paginate()
     made = {f["FunctionName"] for page in pages for f in page["Functions"]}
-    assert made == {f"everstep-{ENV}-{name}" for name in HANDLERS}
+    assert made == {f"everstep-{ENV}-{name}" for name in (*HANDLERS, *OF_A_FILE_SYSTEM)}
 
 
 @pytest.mark.scenario
