@@ -36,13 +36,43 @@ _SAID = {
     122: "Disk quota exceeded",
 }
 """Linux's numbers: where a log is read, they may be others."""
+_NAMED = {
+    4: "EINTR",
+    5: "EIO",
+    11: "EAGAIN",
+    12: "ENOMEM",
+    13: "EACCES",
+    16: "EBUSY",
+    23: "ENFILE",
+    24: "EMFILE",
+    26: "ETXTBSY",
+    28: "ENOSPC",
+    30: "EROFS",
+    32: "EPIPE",
+    98: "EADDRINUSE",
+    100: "ENETDOWN",
+    101: "ENETUNREACH",
+    103: "ECONNABORTED",
+    104: "ECONNRESET",
+    107: "ENOTCONN",
+    108: "ESHUTDOWN",
+    110: "ETIMEDOUT",
+    111: "ECONNREFUSED",
+    112: "EHOSTDOWN",
+    113: "EHOSTUNREACH",
+    116: "ESTALE",
+    121: "EREMOTEIO",
+    122: "EDQUOT",
+}
 
 
 def _errnos(*numbers: int) -> str:
-    """As Python writes them (``[Errno 5]``), as C and Go do, as kernels do (``rc = -5``)."""
+    """As Python writes them (``[Errno 5]``), as C and Go do, as kernels and Rust do."""
     said = "|".join(re.escape(_SAID[n]) for n in numbers)
     some = "|".join(map(str, numbers))
-    return rf"(?i:(?:{said})\b|\berrno[ :=]+(?:{some})\b|\brc[ :=]+-(?:{some})\b)"
+    named = "|".join(_NAMED[n] for n in numbers)
+    numbered = rf"\b(?:errno|os error)[ :=]+(?:{some})\b|\brc[ :=]+-(?:{some})\b"
+    return rf"(?:(?i:(?:{said})\b|{numbered})|\b(?:{named})\b)"
 
 
 # ENOENT, EINVAL, EEXIST and the like are the program's own: see ``PYTHON``.
@@ -62,7 +92,8 @@ XID = r"(?:\bXid \(PCI[^)]*\):? |\b[Xx][Ii][Dd](?: [Ee]rror)?[- :]{0,2}|XID[- ]?
 # What cudaGetErrorString and cudaGetErrorName say.
 CUDA_BROKEN = (
     r"CUDA-capable device\(s\) is/are busy|devices are busy or unavail|CUDA unknown error"
-    r"|hardware stack error|system not yet initialized|CUDA error: (?:unknown error|initialization "
+    r"|hardware stack error|system not yet initialized|CUDA error(?: \d+)?: (?:unknown error|initi"
+    r"alization "
     r"error|no CUDA-capable device|external device|MPS )|no CUDA-capable device is detected"
     r"|cudaError(?:ECCUncorrectable|DevicesUnavailable|HardwareStackError|NvlinkUncorrectable"
     r"|SystemNotReady|Unknown|NoDevice|InitializationError|Mps\w+|ExternalDevice)\b"
@@ -71,7 +102,8 @@ CUDA_BROKEN = (
 )
 CUDA_CONFIG = (
     r"driver version is insufficient|no NVIDIA driver|No CUDA GPUs|no kernel image|[Tt]orch not com"
-    r"piled with CUDA|invalid device ordinal|driver on your system is too old|the provided PTX|PTX "
+    r"piled with CUDA|invalid device ordinal|No visible (?:\w+ )?devices|no GPUs? (?:are )?(?:foun"
+    r"d|available|visible)|driver on your system is too old|the provided PTX|PTX "
     r"JIT compil|kernel image is invalid|unsupported display driver|not supported in the installed"
     r" CUDA|named symbol not found|STATUS_ARCH_MISMATCH|VERSION_MISMATCH"
     r"|cudaError(?:InsufficientDriver|NoKernelImage\w*|InvalidDevice|UnsupportedPtx\w*|InvalidPtx"

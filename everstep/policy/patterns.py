@@ -32,9 +32,11 @@ MEMORY = r"[Oo]ut [Oo]f [Mm]emory|more memory|OutOfMemory"
 GPU_MEMORY = (
     r"(?:CUDA|HIP|NVML|cuda\w*)\b[^\n]{0,40}?\b[Oo]ut of memory|(?:torch\."
     r"|cuda\.)OutOfMemoryError|CUDA_?ERROR_?OUT_?OF_?MEMORY|cudaErrorMemoryAllocation"
-    r"|Cuda failure (?:\d+ )?'out of memory'|out_of_memory: CUDA|(?:CUBLAS|CUDNN"
+    r"|[Ff]ailed to (?:CUDA )?(?:host )?(?:calloc|malloc)\b|Cuda failure (?:\d+ )?'out of memory'|"
+    r"out_of_memory: CUDA|(?:CUBLAS|CUDNN"
     r"|CUSOLVER)_STATUS_ALLOC_FAILED|HIP out of memory|RESOURCE_EXHAUSTED: .*memory"
-    r"|OOM when allocating.*GPU|cupy\S*OutOfMemory|Failed to allocate .*HBM|NRT_RESOURCE"
+    r"|OOM when allocating.*GPU|hipErrorOutOfMemory|cupy\S*OutOfMemory|Failed to allocate .*HBM|NR"
+    r"T_RESOURCE"
     r"|No available memory for the cache blocks"
     r"|RESOURCE_EXHAUSTED: .*(?i:alloc)|(?i:fail\w* to alloc\w* .{0,30}\b(?:device|hbm|gpu)\b)"
 )
@@ -50,12 +52,13 @@ NONFINITE = (
     r"|grad)|non-?finite|\b(?:loss|training) (?:has )?diverged|loss scale already at minimum"
     r"|returned nan|\bnan in\b|NRT_\w+NUM_ERR|\b(?:nan|inf) (?:or \w+ )?(?:found|detected"
     r"|encountered)|invalid values: .*\bnan\b|(?:loss|norm|grad\w*|logits|weights?) (?:is|are"
-    r"|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reached"
+    r"|was|became) (?:nan|inf)|contains (?:either )?`?(?:nan|inf)\b|minimum loss scale reached|spi"
+    r"ky loss"
 )
 NO_ROOM = (
     r"Insufficient\w*Capacity\w*|UnfulfillableCapacity|ReservationCapacityExceeded"
     r"|(?i:insufficient capacity|(?:out of|no|not have sufficient"
-    r"|not enough) (?:\w+ ){0,2}(?:addresses|capacity)|capacity (?:is |was )?(?:not "
+    r"|not enough) (?:[\w.]+ ){0,2}(?:addresses|capacity)|capacity (?:is |was )?(?:not "
     r"|un)available|unable to provision|failed to provision all)|not have sufficient"
     r"|Resources?Unavailable|RESOURCE_POOL_EXHAUSTED|STOCKOUT|AllocationFailed"
     r"|SkuNotAvailable|capacity-(?:not-available|oversubscribed)|price-too-low"
@@ -64,7 +67,8 @@ GPU_BROKEN = (
     r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncorrect|double[- ]bit"
     r"|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
     r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
-    r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|nccl_?pre_?flight.*fail"
+    r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|\bNRT:nrt_init\b.*[Ff]ail|\bERR!|nccl_?pre_?flight"
+    r".*fail"
     r"|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset"
     r"|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
     rf"|lost|cannot)|{CUDA_BROKEN}"
@@ -76,7 +80,9 @@ HOST_BROKEN = (
     r"|DUE TO NODE|not responding, setting DOWN|[Nn]odes? .{0,60}(?:not ready|unhealthy)"
     r"|boot of the node|unexpectedly rebooted|ResumeAction=RETRY|replacing nodes"
     r"|unhealthy nodes|lost communication with its daemon|NODE_FAIL|BOOT_FAIL"
-    r"|[Hh]ealth[ _-]?check.{0,20}fail|PCIe Bus Error: severity=Uncorrected|EDAC .* UE "
+    r"|[Hh]ealth[ _-]?check.{0,20}fail|severity=Uncorrected|AER: .*Uncorrected|EDAC .* UE "
+    r"|critical (?:medium|target) error|Medium Error|Remounting filesystem read-only"
+    r"|general protection fault|\bOops: |kernel: BUG: |unable to handle (?:page|kernel)"
     r"|Node condition \w+ is now: True|NodeNotReady"
 )
 EFA_SETUP = (
@@ -103,7 +109,7 @@ COLLECTIVE = (
 )
 TIME_LIMIT = (
     r"DUE TO TIME LIMIT|(?i:wall-?(?:time|clock) .{0,20}exceed"
-    r"|exceed\w* .{0,20}wall-?(?:time|clock))|exiting program after [\d.]+ minutes|(?i:time"
+    r"|exceed\w* .{0,20}wall-?(?:time|clock))|exiting program (?:after|at) \w|(?i:time"
     r"|duration) limit (?i:was )?(?i:reac|exce)|^(?:\S+ +){2,6}TIMEOUT\b|JobState=TIMEOUT"
     r"|duration exceeded timeout|MaxRuntimeExceeded|exceeded MaxRuntime"
 )
@@ -117,10 +123,15 @@ PREEMPTED = (
     r"DUE TO (?:PREEMPTION|JOB REQUEUE)|(?:is|was|been"
     r"|being) preempted|\bPREEMPTED\b"
     r"|Server\.SpotInstance\w+|instance-terminated-(?:by|no|cap)[\w-]+|marked-for-termination"
-    r"|Spot (?:Instance )?[Ii]nterruption|spot instance (?:was |is )?(?:being )?(?:reclaim"
+    r"|Preempted\w*(?:Error|Exception)|Spot (?:Instance )?[Ii]nterruption|\bITN\b|end of (?:the |a"
+    r" )?Capacity Block|[Rr]eservation"
+    r" (?:has )?(?:ended|expired)|spot instance (?:was |is )?(?:being )?(?:reclaim"
     r"|terminat|interrupt)|[Ii]nstance-action.*terminate"
 )
-SLURM_WAITS = r"\((?:Resources|Priority|ReqNodeNotAvail\b.*|BeginTime|Licenses)\)"
+SLURM_WAITS = (
+    r"\((?:Resources|Nodes required [^)]*|Priority|ReqNodeNotAvail\b.*|BeginTime|License"
+    r"s)\)"
+)
 SLURM_LIMIT = r"\((?:QOS|Assoc)\w+\)|\bPENDING\b.*\b(?:QOS|Assoc)\w+"
 LAUNCH = (
     r"Host key verif|\(publickey|start new thread|pthread_create|blas_thread_init"
@@ -151,7 +162,10 @@ LAUNCH = (
     r"n):|failed to exec\w*: |container start failed|NET/\w+ ?: No device|NCCL"
     r" (?:[Ee]rror|error in).*invalid (?:usage|argument)\b|\((?:BadConstraints|Partition\w+Limit|D"
     r"ependencyNeverSatisfied)\)"
-    r"|ConfigKeyError|InvalidVersion|Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
+    r"|Error building extension|different CUDA (?:major )?versions|ConfigKeyError|Install(?:Module"
+    r"|Requirements)Error|unable to reliably start|s(?:batch|alloc"
+    r"|run): error: .*[Ii]nvalid|NeuronCore\(s\) not available|InvalidVersion|"
+    r"Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )
 STORAGE = (
     r"\bSlowDown\b|SLOW_DOWN|reduce your request rate|LustreError|LNetError|Lustre: .*was lost"
@@ -162,6 +176,8 @@ STORAGE = (
     r"timed|Max retries)|(?i:curl (?:returned )?error)|response from endpoint URL|(?:\b(?i:s3|gs|g"
     r"cs|fsx|efs|nfs|hdfs|weka|object store|blob)\b|amazona"
     r"ws\.com).{0,300}?(?i:timed out|timeout|reset by|closed|unavailable|throttl|broken pipe)"
+    r"|\b(?:azure|google\.\w+|gcsfs|adlfs|s3fs|fsspec|s3transfer|smart_open)\.[\w.]+(?:Error|Excep"
+    r"tion|Closed)\b.*(?i:abort|reset|closed|timed?|50[0234]|unavail|complete)"
     r"|RequestT"
     r"imeout"
     r"|TemporaryFailure|RetriesExceeded|ServiceUnavailable|GatewayTimeout|BadGateway|IORetry|(?i:o"
@@ -169,8 +185,10 @@ STORAGE = (
     r"|timed out)|FSTimeoutError|(?:Client)?PayloadError|ServerDisconnected\w*|ChunkedEncodingError"
     r"|ProtocolError|FlexibleChecksumError|NotEnoughData|ContentLengthError|stale (?:NFS )?file ha"
     r"nd"
-    r"|Timer expired|\bI/?O [Ee]rror\b|(?i:service error)|ptlrpc\w*|evicted by|mountpoint-s3.*(?:f"
-    r"ail|error)|fuse:.*(?:I/O|abort)"
+    r"|(?i:(?:timed out|reset by peer|broken pipe|unreachable)\b.{0,20}'/(?:fsx|efs|lustre|mnt"
+    r"|scratch|data|opt/ml/input)\b)|(?i:mountpoint[-_]s3\S*.*(?:fail|closed|terminat))"
+    r"|Timer expired|\bI/?O [Ee]rror\b|(?i:service error)|ptlrpc\w*|evicted by|mountpoint-s3.*error"
+    r"|fuse:.*(?:I/O|abort)"
 )
 PEER = (
     rf"{MODULE_NETWORK}|failed on (?:node|host)\b|"
@@ -183,7 +201,8 @@ PEER = (
     r"|broken|dropped|terminated)|lost connection|disconnected)|Dist(?:Network|Store)Error"
     r"|remote process exited|client socket has (?:timed out|failed)|Rendezvous\w*Error"
     r"|recvV\w+ failed|failed to recv|connection abort|socket\w*(?:Progress|Connect|Poll)"
-    r"|TCPStore.*(?:shut down|fail)|name resolution|Name or service not known|nodename nor servname"
+    r"|TCPStore.*(?:shut down|fail)|name resolution|Name or service not known|nodename nor servnam"
+    r"e|ssh exited with exit code 255"
     r"|Temporary failure in name|Could not resolve host|getaddrinfo|Unable to contact slurm"
     r"|[Uu]nreachable|[Ss]ocket ?(?:Timeout|[Tt]imed|error|closed)|RayActorError|ActorDied"
     r"|ActorUnavailable|WorkerCrashed|NodeDied|worker died|unhandled system error"
@@ -192,86 +211,6 @@ PEER = (
     r"|(?i:node (?:was |has )?(?:lost|failed|died)|lost (?:contact|communication)|heartbeat (?:lost"
     r"|missed|expired|timed))"
 )
-RETRYING = (
-    r"(?i)\bretrying\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing) (?:\w+ )?(?:step|batch|update)"
-    r"|\bwill (?:be )?retr(?:y|ied)|\bre-?try(?:ing)? (?:attempt )?[(#]?\d+"
-    r"|\battempt \d+ ?(?:/|of) ?\d+|willretry=1|\bbacking off|\b(?<!out )(?<!after )(?:sleep|wait)"
-    r"ing (?:for )?[\d.]+ ?"
-    r"(?:m?s|sec\w*)\b|\breconnect(?:ed|ing)|\b(?:trying|tries|retries) again in|wait for recovery"
-    r"|connection restored|\brecovered\b|still waiting|will continue|retry loop|will restart|conti"
-    r"nuing without|falling back"
-    r"|\[W[^\]]*\].*failed to connect"
-)
-"""A program that is at it itself: the job is alive, unless it says next that it gave up."""
-GAVE_UP = (
-    r"(?i)sending sigkill|\baborting\b|\bterminating\b|giv(?:ing|en?) up|gave up|exhausted"
-    r"|max(?:imum)? (?:number of )?(?:retries|attempts)|aft"
-    r"er "
-    r"\d+ (?:re)?(?:tries|attempts)|retries exceeded|no more (?:re)?tries|not retry"
-)
-PROGRESS = (
-    r"(?i)^(?!.*\b(?:nan|inf|error|exception|failed|fatal|aborted|killed|timeout)\b).*\b(?:step"
-    r"|iter(?:ation)?|epoch|global_step)s?\b[\"'\]]?[ =:|\[(]*\d[\d,]*"
-    r".*(?:\bloss|\blr\b|\btok|\bgrad|samples|it/s|s/it|/sec)"
-    r"|^(?!.*\bnan\b).*\d+%\|.*\d+/\d+.*it/?s?\]\s*$"
-    r"|^\{'(?:train_|eval_)?loss': [\d.]+[,}]"
-)
-"""A step was made: by a loop's own line or by tqdm's bar."""
-GARBAGE = "more than 1EB memory"
-"""What a timed-out collective left behind, not a size that anyone asked for."""
-NCCL_INFO = "NCCL INFO "
-"""Told beside an error, and just as well without one."""
-WARNING = (
-    r":\d\d(?:\.\d+)?: [WI] \S+|\[I\d{3,4} \d\d:|\[W\d{3,4} [^\]]*\].*\bc(?:an|ould) potentially |"
-    r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
-    r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
-    r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
-    r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|(?i:\blevel[\"=: ]+(?:warn|info|debug))| - (?:WARNI"
-    r"NG|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
-)
-"""A logger's own word for what it does not hold for an error."""
-MACHINE = (
-    r"NVRM|infoROM|\bGPU (?:\d|[0-9A-Fa-f]{4,8}:)|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: "
-    r"|Severity\":\"Fatal"
-)
-"""Drivers and kernels, whose levels say nothing of what becomes of the job."""
-_NONE = (
-    "".join(
-        rf"(?<!{x} )"
-        for x in (
-            "rank",
-            "gpu",
-            "device",
-            "node",
-            "worker",
-            "host",
-            "process",
-            "stage",
-            "step",
-            "cpu",
-            "link",
-            "port",
-            "replica",
-            "shard",
-            "attempt",
-            "code",
-            "core",
-        )
-    )
-    + "0"
-)
-"""A count of none, not the number of something."""
-CALM = (
-    r"(?i)\b(?:nan|inf)\b[\w ]{0,20}[:=]\s*0\b|\b(?:can|may|might|could|will) (?:\w+ )?(?:cause"
-    rf"|result in|lead to)\b.*|\b(?:no|zero|without|{_NONE}) (?:\w+ ){{0,2}}(?:errors?"
-    r"|fail\w*|exceptions?|crash\w*|missing)\b"
-    r"|\berrors?\b\W{0,3}\d+\.\d|\b(?:errors?|failed|failures?|exceptions?|exit(?: ?code| status)?"
-    r"|\w*err)[\"']?\s*[:=]\s*(?:0\b"
-    r"|none|null|false|\d+\.\d)|error[_ -]?(?:rate|bars?|feedback|handl\w+|correct\w+|threshold)"
-    r"|(?:squared|absolute|mean|train\w*|eval\w*|test|val\w*|word|top\d) error\b|on[-_]error"
-    r"|\[W\d{3,4} |exit(?:ed)? (?:with )?(?:code |status )?\(?0\b|error[_-]?(?:log|file|dir|path)"
-)
-"""Words of trouble in a line that tells of none."""
 CORRUPT = (
     rf"{MODULE_DATA}|(?i:\b(?:dataset|shard|parquet|corpus|tfrecord|sample)s?\b.{{0,60}}\b(?:is em"
     rf"pty|corrupt|u"
@@ -286,10 +225,14 @@ CORRUPT = (
     r"|DatasetGeneration\w*Error"
     r"|EmptyDatasetError|num_samples=0|Could not find response key|CastError|[Cc]ouldn't cast|Data"
     r"FilesNotFoundError"
-    r"|(?:[Nn]o such|[Nn]ot ?[Ff]ound|find any|missing).*/opt/ml/input/data|checksum mismatch|(?:r"
+    r"|(?:[Nn]o such|[Nn]ot ?[Ff]ound|find any|missing).*/opt/ml/input/data|checksum mismatch|[Nn]"
+    r"o such file(?!.*/config/).*\.(?:pt|pth|ckpt|safetensors|bin|idx|parquet|jsonl?|tar|arrow|csv"
+    r"|npy|mds)'"
+    r"|Error tokenizing data|(?:r"
     r"ecord"
     r"|file) is corrupt|Unable to load weights|unexpected EOF"
-    r"|[Uu]nexpected end of (?:file|data)|(?:file|archive|stream) (?:is )?truncated"
+    r"|[Uu]nexpected end of (?:file|data)|truncated (?:file|archive|stream|image)|ModelProto"
+    r"|(?:file|archive|stream) (?:is )?truncated"
 )
 LOUD = (
     r"(?:Task|Actor|Worker|Remote|Child|Process|Job|Step|Execution|Checkpoint|Retry|Trai"
@@ -322,6 +265,10 @@ SETUP = (
     r"|world[ _]?size|\b(?:tensor|pipeline|data|expert|context"
     r"|sequence)[ _-](?:model[ _-])?parallel"
     r"|divisib|\baws (?:config|cred|region)|\bdriver|CUDA_HOME|\bnvcc\b|(?:pip|conda) install"
+    r"|KeyError: '(?-i:(?!SM_)[A-Z][A-Z0-9]*_[A-Z0-9_]+)'|\bgated\b"
+    r"|\bapi key\b|authenticat|\b(?-i:[A-Z]{2,}(?:_[A-Z]+){2,})\b.{0,20}(?:should|must|is) (?:be )"
+    r"?(?:not )?set|invalid de"
+    r"vice|unrecognized model|is required to"
     r"|not installed|config(?:uration)? (?:file|key|option)|\byaml\b|not (?:a )?valid (?:mode"
     r"|choice"
     r"|option)|\bbf16|\b(?:cuda|torch|nccl|cudnn) versions?\b|flash.?att\w+ (?:only|requires"
@@ -333,7 +280,9 @@ DATA = (
     r"(?i:\bindex file|\.idx\b|\bmmap length|\bconsistency check|\bdocument sizes|file should be"
     r"|\bdata files\b"
     r"|\b(?:data ?set|shard|corpus|manifest|jsonl|parquet|csv|tokenized \w+|training file"
-    r")s?\b"
-    r".{0,60}\b(?:is|are|has|have|does|do|was|not|no|empty|missing|invalid|mismatch|corrupt)\b)"
+    r"|tokenizer|column)s?\b"
+    r".{0,60}\b(?:is|are|has|have|does|do|was|not|no|empty|missing|invalid|mismatch|corrupt)\b"
+    r"|\b(?:read|pars|load|decod|tokeniz)\w*\b.{0,40}\.(?:jsonl?|csv|parquet|tar|arrow|mds)\b|\bof"
+    r" data ?set\b)"
 )
 """An exception whose words are of files of samples."""

@@ -86,11 +86,20 @@ def read(text: str, where: Where) -> Evidence:
         case Where.KUBERNETES | Where.EVENT:
             event = parse_json(text)
             detail = event.get("detail") if event else None
-            if isinstance(detail, dict) and "TrainingJobStatus" in detail:
-                return Evidence(alone=True, outcome=_described(detail))
+            if isinstance(detail, dict) and (kind := _job_status(detail)):
+                return Evidence(alone=True, outcome=_described(_as_training(detail, kind)))
             return Evidence(
                 alone=True, events=[LogLine(time_epoch=time_of(text) or 0.0, text=text)]
             )
+
+
+def _job_status(detail: dict[str, Any]) -> str | None:
+    """The key of a SageMaker job's status: ``ProcessingJobStatus`` means what Training's does."""
+    return next((x for x in detail if re.fullmatch(r"[A-Z]\w*JobStatus", x)), None)
+
+
+def _as_training(detail: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"SecondaryStatus": detail[kind], **detail, "TrainingJobStatus": detail[kind]}
 
 
 def log_lines(text: str) -> list[LogLine]:

@@ -14,16 +14,16 @@ from everstep.contracts.failures import Action, FailureClass
 from everstep.policy import codes as c
 from everstep.policy import patterns as p
 from everstep.policy import words as w
+from everstep.policy.event_rules import EVENT_RULES, QUEUED
 from everstep.policy.rule import Role, Rule, Source
 
 F, A = FailureClass, Action
 
 _status, _reason = partial(Rule, Source.STATUS), partial(Rule, Source.REASON)
-_event, _log = partial(Rule, Source.EVENT), partial(Rule, Source.LOG)
+_log = partial(Rule, Source.LOG)
 _symptom = partial(_log, role=Role.SYMPTOM, confidence=0.6)
 _victim = partial(_log, role=Role.VICTIM, confidence=0.6)
 _DOUBT = (F.USER_CODE, A.RETRY_SAME)
-_QUEUED = "the queue starts it by itself"
 _LOOK = "only the look at the job failed"
 _NOT_SURE = (F.UNKNOWN, A.RETRY_SAME)
 _words = partial(Rule, Source.WORDS, role=Role.MURMUR, confidence=0.3, in_run=_NOT_SURE)
@@ -51,7 +51,8 @@ RULES: tuple[Rule, ...] = (
     # --- reason: the prefix before the first colon outranks every word behind it
     _reason("watcher-busy", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b.*\[calling (?:Describe|List|Get"
         r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, _LOOK),
-    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*(?://(?:logs"
+    _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*(?://(?:lo"
+        r"gs"
         r"|monitoring|events)\.|\b(?:describe|list|get_log)_\w+\()", A.WAIT, _LOOK),
     _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL"
         r"|HTTPClient|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+"
@@ -81,6 +82,9 @@ RULES: tuple[Rule, ...] = (
     _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b", hint="a job of this name exists and is n"
         "ot ours: choose another run id"),
     _reason("client-quota", F.QUOTA, rf"ClientError:.*{w.near(w.QUOTA, w.SHORT)}", A.DO_NOT_RETRY),
+    _reason("client-storage", F.STORAGE_TRANSIENT, rf"ClientError:.*(?:SlowDown|\(50\d\)|"
+        rf"{c.HTTP_ILL}"
+        r"|reduce your request rate)"),
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
@@ -99,114 +103,7 @@ RULES: tuple[Rule, ...] = (
     _reason("exit-killed", F.OUT_OF_MEMORY_HOST, r"AlgorithmError:.*[Ee]xit [Cc]ode:? 137\b",
         hint="killed from outside, mostly for memory", confidence=0.5, role=Role.SYMPTOM,
         in_run=(F.INFRASTRUCTURE, A.RETRY_SAME)),
-    # --- event: Kubernetes, EventBridge, health
-    _event("spot-notice", F.INTERRUPTED, r"detail-type=EC2 Spot Instance Interruption"),
-    _event("rebalance", F.INTERRUPTED, r"detail-type=EC2 Instance Rebalance", A.WAIT, "still runs"),
-    _event("capacity-block", F.INTERRUPTED, r"detail-type=Capacity (?:Block|Reservation)\w*.*(?:Exp"
-        r"ir|Interrupt|ending)", A.WAIT, "the reservation ends soon"),
-    _event("instance-ended", F.INFRASTRUCTURE, r"detail-type=EC2 Instance State-change.*\bstate=(?:"
-        r"shutting-down|terminated|stopp)", hint="a host was ended"),
-    _event("health-planned", F.INFRASTRUCTURE, r"eventTypeCategory=(?:scheduledChange|accountNot)",
-        A.WAIT, "nothing has failed yet"),
-    _event("health-closed", F.INFRASTRUCTURE, r"detail-type=AWS Health.*statusCode=closed", A.WAIT),
-    _event("health", F.INFRASTRUCTURE, r"detail-type=AWS Health.*eventTypeCategory=issue"),
-    _event("node-unhealthy", F.INFRASTRUCTURE, r"HealthStatus=(?:Unhealthy|Unschedulable\w*)"
-        r"|node-health-status[=:] ?UnschedulablePending|RepairAction=(?:Replace|Reboot)"),
-    _event("node-healthy", F.UNKNOWN, r"HealthStatus=(?:Healthy|Schedulable)\b|node-health-status[="
-        r":] ?Schedulable\b", A.WAIT),
-    _event("cluster-mends", F.INFRASTRUCTURE, r"EventLevel=(?:Info|Warn).*(?:(?i:replac|reboot"
-        r"|unhealthy|fault))", A.WAIT, "the cluster mends itself"),
-    _event("not-an-error", F.UNKNOWN, r"EventLevel=(?:Info|Warn)", A.WAIT, "a cluster at work"),
-    _event("cluster-capacity", F.CAPACITY, r"(?i)(?:sufficient capacity|insufficient\w* (?:instance"
-        r" )?capacity|capacity errors?\b|InsufficientInstanceCapacity|UnfulfillableCapacity"
-        r"|NoCapacity\b)"),
-    _event("cluster-room", F.CAPACITY, rf"EventLevel=Error.*{w.near(w.ROOM, w.SHORT, 40)}"),
-    _event("cluster-script", F.BAD_CONFIG, r"(?i)lifecycle (?:config|script)\w*.*(?:fail|not run)"),
-    _event("cluster-config", F.BAD_CONFIG, r"EventLevel=Error.*(?i:configuration|custom ami|\beni\b"
-        r"|payload|permission|role|subnet|security ?group|drift|validation|CapacityReservationDetai"
-        r"ls)"),
-    _event("cluster-error", F.INFRASTRUCTURE, r"EventLevel=Error|(?:Cluster)?Status=Failed(?=.*Hype"
-        r"rPod)|HyperPod.*Status=Failed"),
-    _event("oom-killed", F.OUT_OF_MEMORY_HOST, r"OOMKill|low on resource: memory|SystemOOM"
-        r"|condition: \[MemoryP"),
-    _event("disk-evicted", F.BAD_CONFIG, r"low on resource: ephemeral-storage|ephemeral.{0,20}stora"
-        r"ge.*exceed|[Uu]sage of EmptyDir|condition: \[DiskP", hint="the pod wrote more than its di"
-        "sk holds"),
-    _event("node-failed-requeued", F.INFRASTRUCTURE, r"reason=NodeFailures?\b"
-        r"|replacement for a failed"
-        r" node", A.WAIT, _QUEUED),
-    _event("preempted-requeued", F.INTERRUPTED, r"(?:Preempted to accommodate|EvictedDueToPreempt"
-        r"|EvictedByPreemption|reason=(?:Preempted|InCohortReclamation|InClusterQueue))", A.WAIT,
-        _QUEUED),
-    _event("queue-never", F.QUOTA, r"> maximum capacity|exceeds? (?:maximum|nominal) ",
-        A.DO_NOT_RETRY),
-    _event("queue-config", F.BAD_CONFIG, r"(?:Inadmissible|QuotaReserved).*(?:doesn't exist"
-        r"|not found)|(?:doesn't exist|not found).*(?:Inadmissible|QuotaReserved)"
-        r"|couldn't assign flavors(?!.*(?:insufficient|borrowing"
-        r"|quota for)).*(?:untolerated taint|doesn't match|not match)"),
-    _event("queued", F.QUOTA, r"couldn't assign flavors|unused quota|borrowing limit|QuotaReserved("
-        r"?=.*(?:False|Pending|exceeded))|waiting for quota", A.WAIT, _QUEUED),
-    _event("quota-never", F.QUOTA, r"exceeded quota.*requested: [\w./-]+=(?P<asked>\d+)\b.*limited:"
-        r" [\w./-]+=(?P<limit>\d+)\b", A.DO_NOT_RETRY, test=p.never_fits),
-    _event("quota-used", F.QUOTA, r"exceeded quota", A.RETRY_BACKOFF),
-    _event("pods-not-ready", F.CAPACITY, r"PodsReady ?[Tt]imeout", A.WAIT, "the queue tries again"),
-    _event("taint-passes", F.INFRASTRUCTURE, r"untolerated taint \{[^}]*(?i:health|not-ready"
-        r"|unreacha"
-        r"ble|unschedulable|pressure|uninit|unavailable|disrupt|startup)", A.WAIT, "the node is"
-        " being "
-        "mended or has not joined yet"),
-    _event("unschedulable-ever", F.BAD_CONFIG, r"^(?!.*Insufficient (?!pods)).*(?:didn't (?:match"
-        r"|satisfy) (?:plugin|Pod's node affinity|node selector)|untolerated taint|no instance type"
-        r" (?:which )?(?:had|has|met|satisf)|incompatible with (?:nodepool|requirements)"
-        r"|persistentvolumeclaim \"\S+\" not found|unbound immediate)"),
-    _event("unschedulable", F.CAPACITY, r"FailedScheduling|Insufficient (?:nvidia|vpc|aws|memory"
-        r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
-    _event("network-not-ready", F.INFRASTRUCTURE, r"FailedCreatePodSandBox|NetworkNotReady"
-        r"|SandboxChanged|Job \S+ is restarting", A.WAIT, "kubelet tries again by itself"),
-    _event("no-end", F.UNKNOWN, r"[Pp]robe (?:failed|errored|warning)|Job \S+ is (?:running|created"
-        r"|suspended)|NodeHas(?:Sufficient|No)\w+", A.WAIT, "an event only"),
-    _event("not-disrupted", F.UNKNOWN, r"Cannot disrupt (?:Node|Pod)", A.WAIT),
-    _event("pod-preempted", F.INTERRUPTED, r"Preempt|DisruptionTarget|[Dd]isrupt(?:ing|ed|ion)"
-        r"|SpotInterrupt|node shutdown|NodeShutdown|TerminationByKubelet|DeletionByTaintManager"
-        r"|TaintManagerEviction|Evicted by|reason=\w+Evicted|workers are evicted|Draining"),
-    _event("rpc-passes", F.INFRASTRUCTURE, r"^(?!.*(?i:pull)).*(?:code = DeadlineExceeded"
-        r"|context dea"
-        r"dline exceeded)", A.WAIT, "kubelet tries again by itself"),
-    _event("deadline", F.MAX_RUNTIME, r"DeadlineExceeded|longer than specified deadline"),
-    _event("gpu-warning", F.UNKNOWN, rf"NvidiaXID(?:{c.XID_PROGRAM}|{c.XID_CONTAINED})Warning"
-        r"|XID\d+Warning", A.WAIT, "an event only"),
-    _event("gpu-gone", F.INFRASTRUCTURE, r"Allocate failed|no healthy devices|unhealthy devices"
-        r"|NvidiaXID\d+Error"
-        r"|UnexpectedAdmissionError|Xid(?:Hardware|Critical)|Neuron\w*(?:Error|Fail|Unhealthy)"
-        r"|NvidiaError|Nvidia(?:Double|NVLink|DCGM)\w*|OutOf(?:nvidia|cpu|memory|pods)"
-        r"|EFAErrorMetric|GpuUnhealthy"),
-    _event("node-fatal", F.INFRASTRUCTURE, r"[Ss]everity=(?:Fatal|FATAL)|type=(?!\w*Ready\b)\w*(?:X"
-        r"id|G[Pp][Uu]|Nvidia|Kernel|Frequent|Corrupt|Readonly|Hardware|Unavailable)\w* status=True"
-        r""),
-    _event("node-good", F.UNKNOWN, r"type=(?:\w*Ready) status=True|status=True type=\w*Ready\b"
-        r"|NodeReady|type=(?:\w*Pressure|NetworkUnavailable) status=False", A.WAIT),
-    _event("node-bad", F.INFRASTRUCTURE, r"(?i:not ?ready state|NodeNotReady"
-        r"|node .{0,200}?not ready)"
-        r"|NodeLost|NodeStatusUnknown|KubeletNotReady|Kubelet (?:stopped|never) post"
-        r"|type=\w*Ready status=(?:False|Unknown)|KernelDeadlock|ReadonlyFilesystem|node (?:is )?no"
-        r"t ready|NodeHasDiskError|RebootRequired"),
-    _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded"
-        r"|i/o timeout|QPS|429"
-        r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
-    _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
-        r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
-        r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount"
-        r"|Unable to (?:attach or )?mount|FailedAttachVolume|FailedCreate\b|is forbidden"
-        r"|executable file not found|Init:Error|(?:configmap|secret|serviceaccount) \"?\S+\"? not f"
-        r"ound|exit ?code=(?:126|127|128)\b"),
-    _event("pod-killed", F.INFRASTRUCTURE, r"(?i)exit ?code=137\b", A.RETRY_SAME, "killed, and not "
-        "for memory: that has a reason of its own", 0.6),
-    _event("pod-terminated", F.INTERRUPTED, r"(?i)exit ?code=143\b", confidence=0.6),
-    _event("pod-crashed", F.UNKNOWN, r"(?i)exit ?code=(?:13[24569]|-6|-7|-11)\b", A.RETRY_SAME, "",
-        0.5),
-    _event("pod-failed", F.UNKNOWN, r"(?i)exit ?code=[1-9]|BackoffLimitExceeded|CrashLoopBackOff"
-        r"|restarting failed|phase=Failed|type=Failed status=True|reason=Error\b", A.DO_NOT_RETRY,
-        "read the pod's log", 0.5),
+    *EVENT_RULES,
 
     # --- log: causes
     _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY),
@@ -262,9 +159,10 @@ RULES: tuple[Rule, ...] = (
         "wn", 0.6),
     _log("slurm-held", F.UNKNOWN, r"\([^()]{0,80}\bheld\)|\(JobHeld\w+\)|JobHoldMaxRequeue", A.WAIT,
         "a person releases it: scontrol release"),
-    _log("slurm-waits", F.CAPACITY, p.SLURM_WAITS, A.WAIT, _QUEUED),
-    _log("slurm-limit-waits", F.QUOTA, p.SLURM_LIMIT, A.WAIT, _QUEUED),
-    _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit"
+    _log("slurm-waits", F.CAPACITY, p.SLURM_WAITS, A.WAIT, QUEUED),
+    _log("slurm-limit-waits", F.QUOTA, p.SLURM_LIMIT, A.WAIT, QUEUED),
+    _log("vcpu-quota", F.QUOTA, r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|\bQOS\w*Limit|\bv"
+        r"CPU (?:capacity|limit)"
         r"|AssocGrp\w+|Job violates accounting/QOS|QOSMax\w+", A.DO_NOT_RETRY),
     _log("bad-data", F.BAD_DATA, p.CORRUPT),
     # Before what follows: it advises, whatever broke, to look at security groups.
@@ -280,10 +178,11 @@ RULES: tuple[Rule, ...] = (
         (F.COMMUNICATION_HANG, A.RETRY_SAME)),
     _log("zero-params", F.UNKNOWN, r"expects same model.*inconsistent 0 params", A.DO_NOT_RETRY, "",
         0.6),
-    _log("assert", F.USER_CODE, r"device-side assert|panicked at|^panic: |Assertion [`'].*[`'] fai"
+    _log("assert", F.USER_CODE, r"device-side assert|instance of 'std::(?:out_of_range|invalid_arg"
+        r"ument|logic_error|length_error)|panicked at|^panic: |Assertion [`'].*[`'] fai"
         rf"led|NRT_EXEC_(?:BAD_INPUT|OOB)|mismatch between collectives|{c.CUDA_MISUSE}"),
     _symptom("gpu-call", F.UNKNOWN, r"illegal memory access|Cuda failure|unspecified launch failure"
-        r"|launch timed out|CUDA error:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+"
+        r"|launch timed out|CUDA error(?: \d+)?:|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_\w+"
         r"|CUDA driver error|unhandled cuda error", A.RETRY_SAME, "a kernel's bug or a GPU's: repla"
         "ce the node if an Xid is logged"),
     _log("python-static", F.USER_CODE, r"^\s*(?:\[[\w ]+\]:?\s*)*(?:ModuleNotFound|Import|Syntax"
@@ -299,13 +198,15 @@ RULES: tuple[Rule, ...] = (
     _symptom("crashed", F.UNKNOWN, rf"{c.EXIT_CRASH}|^(?!.*NCCL WARN).*{c.ERRNO_PASSING}"
         r"|(?i:segmentation fault|(?<!pcie )bus error|SIGSEGV|SIGBUS|SIGILL|SIGFPE|on signal (?:4"
         r"|7|8|11)\b"
-        r"|killed by signal: (?:segm|ille|floa)|fatal python error|double free|abruptly died"
+        r"|\bsegfault at |killed by signal: (?:segm|ille|floa)|fatal python error|double free|abru"
+        r"ptly died"
         r"|corrupted size|(?:free|alloc|munmap_chunk)\(\): )", A.RETRY_SAME),
     # Whatever aborts says why before: the watchdog of a collective, an assertion, an allocator.
     _symptom("aborted", F.UNKNOWN, rf"{c.EXIT_ABORT}|(?i:SIGABRT|on signal 6\b|signal: abort"
         r"|core dumped)", A.RETRY_SAME, role=Role.ECHO),
     _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
-        r"|SIGTERM received|received (?:signal )?(?:SIGTERM|15))", role=Role.VICTIM),
+        r"|TERM received|(?:received|caught|handling) (?:a )?(?:signal )?(?:SIGTERM|15\b)|\bexit(?"
+        r":ed|ing)? (?:with )?143\b)", role=Role.VICTIM),
     _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
         rf"|: Terminated$|^\(?No reason (?:was )?(?:provided|given)|Terminating StepId"
         rf"|CANCELLED AT \S+ \*\*\*"
@@ -323,14 +224,16 @@ RULES: tuple[Rule, ...] = (
         "a peer went away first", confidence=0.4, role=Role.ECHO),
 
     # --- log: no form that is known, but a subject and what is wrong with it
-    _sure("words:gpu-memory", F.OUT_OF_MEMORY_GPU, w.near(w.GPU_MEMORY, w.SHORT)),
+    _sure("words:gpu-memory", F.OUT_OF_MEMORY_GPU, rf"{w.near(w.GPU_MEMORY, w.SHORT)}|(?i:\bgpu \d"
+        rf"+ oom\b)"),
     _words("words:time", F.MAX_RUNTIME, w.near(w.TIME, w.PASSED, 30)),
     _sure("words:quota", F.QUOTA, w.near(w.QUOTA, w.SHORT), A.DO_NOT_RETRY),
     _words("words:memory", F.OUT_OF_MEMORY_HOST, w.near(w.MEMORY, rf"{w.SHORT}|kill|limit")),
     _sure("words:disk", F.BAD_CONFIG, w.near(w.DISK, w.SHORT, 30)),
     _sure("words:room", F.CAPACITY, w.near(w.ROOM, w.SHORT, 40)),
     _sure("words:nan", F.DIVERGED, w.near(w.NUMBERS, w.NONFINITE)),
-    _words("words:setup", F.BAD_CONFIG, w.near(w.BUILT, w.ILL, 30)),
+    _words("words:setup", F.BAD_CONFIG, w.near(w.BUILT, rf"{w.ILL}|unsupported|unavailable|but you"
+        rf" have|invalid", 50)),
     _words("words:gpu", F.INFRASTRUCTURE, w.near(w.GPU, w.FAULT, 40)),
     _sure("words:store-busy", F.STORAGE_TRANSIENT, w.near(w.STORE, w.BUSY)),
     _sure("words:busy", F.THROTTLING, rf"(?i){w.BUSY}"),

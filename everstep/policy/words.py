@@ -29,11 +29,15 @@ LOST = (
     r"|\blost\b"
     r"|\bdisconnect|\bnot (?:be )?(?:respond|reach|answer)|unrespons|\bunavailable|\bbroken\b"
     r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
-    r"|couldn't|failure to) (?:re)?(?:connect|contact|reach|communicate|resolve|open a? ?(?:conn"
+    r"|couldn't|failure to) (?:reliably )?(?:re)?(?:connect|contact|reach|communicate|resolve|open"
+    r" a? ?(?:conn"
     r"|socket)|establish)|\bdied\b|\bdead\b|disappeared|\bstale\b|\binterrupted\b|\bno route"
     r"|temporar|\bno response|\bterminated\b|\bunexpectedly|retries exceeded|\brequest failed"
-    r"|\bvanished|\bdropping|\bno heartbeat"
-    r"|missed heartbeat"
+    r"|\bvanished|\bnot (?:been )?heard from|\bsilent for|\bdropping|\bno heartbeat"
+    r"|miss(?:ed|ing) heartbeat|(?:heartbeat|lease|quorum|keep-?alive)\w*[^\n]{0,30}(?:expired|mis"
+    r"sing)|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not) (?:\w+ ){0,2}(?:comp"
+    r"lete"
+    r"|start|launch|spawn|join|talk)"
 )
 BUSY = (
     r"throttl|\brate[ _-]?(?:limit|exceed)|too many (?:concurrent )?(?:requests|connections|calls)"
@@ -43,7 +47,8 @@ BUSY = (
 )
 DENIED = (
     r"\bdenied|forbidden|unauthori[sz]ed|\bnot (?:been )?(?:authori[sz]ed|permitted|allowed)|\bno p"
-    r"ermission|permission|\b40[13]\b|\bexpired|credentials?\b|\blacks? (?:access|the)|\binvalid (?"
+    r"ermission|permission|\b40[13]\b|(?:token|credential|certificate|session|signature|\bkey)\w*["
+    r"^\n]{0,30}\bexpired|credentials?\b|\blacks? (?:access|the)|\binvalid (?"
     r":\w+ )?(?:token|key|password)|\bunauthenticated|\bgated\b|\bprivate\b"
 )
 ABSENT = (
@@ -79,16 +84,19 @@ CORRUPT = (
 )
 FAULT = (
     r"\bfail(?:ed|ure|ing|s)?\b|\bfault|\berrors?\b|uncorrect|unhealthy|degraded|\bfatal|\bdead\b"
-    r"|\b(?:is|went|mark(?:ed|ing)|setting|link) down\b|\bfell\b|\bfallen|\bnot ready|\bstuck"
+    r"|\b(?:is|went|mark(?:ed|ing)|setting|link|state:?) down\b|\bfell\b|\bfallen|\bnot ready|\bst"
+    r"uck"
     r"|\bhang\b"
-    r"|lock-?up|\bpanic|\bneeds? (?:a )?reset|reset required|\bbroken|overheat|over-?temp"
+    r"|lock-?up|\bpanic|\bneeds? (?:a )?reset|requires? (?:a )?reset|reset required|\bbroken|overh"
+    r"eat|over-?temp"
     r"|\bslowdown|\bretired|\bimpaired|\bdefective|\bdamaged|\bnot (?:detected|visible|responding)"
     r"|\bonly \d+ (?:\w+ )?detected|\blost\b|\bmissing|\breplac\w+|\bexpected \d+"
     r"|below (?:the )?thr"
     r"eshold|less than threshold|\bunexpectedly|rebooted|\bcorrupt"
 )
 TAKEN = (
-    r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for termin"
+    r"evict|preempt|reclaim|interrupt|\bdrain|shut(?:ting)? ?down|\brevoked|\bmarked for (?:termin"
+    r"|stop)|\bgoing away"
     r"|to b"
     r"e terminated|will be terminated|\btermination\b|\bwithdrawn|taken away"
 )
@@ -100,7 +108,7 @@ ILL = (
     r"|reboot|\bcr"
     r"ash|unrespons|unreachable|\breplac|\blost\b|\bdefect|\bimpaired|\bfault|\bretire"
     r"|\bunexpectedly"
-    r"|\bi/?o error|\bstatus check|quarantin|\bcordon|machine check"
+    r"|\bblocked for more than|\bstall|\bi/?o error|\bstatus check|quarantin|\bcordon|machine check"
 )
 NONFINITE = (
     r"\bnan(?:s|'s)?\b|\binf(?:s|inity)?\b|non-?finite|not finite|infinite|diverg|explod"
@@ -130,26 +138,31 @@ STORE = (
 )
 NETWORK = (
     r"\bconn(?:ection|ect)?\b|\bsocket|\bpeer|\btcp\b|\bdns\b|\bendpoint|\bnetwork|\bproxy|\btls\b"
-    r"|\bssl\b|handshake|\bg?rpc\b|\bhost(?:name)?\b|\brouter|\bstream\b|\bserver\b|\bclient\b"
-    r"|\bremote\b|\bworker|\brank\b|\bservice\b|\bheartbeat|\bport\b|\burl\b|\blink\b|\bagent\b"
+    r"|\bssl\b|handshake|\bg?rpc\b|\bhost(?:name)?\b|\brouter|\bstream\b|\bdaemons?\b|\bserver\b|"
+    r"\bclient\b"
+    r"|\bremote\b|\bworker|\brank\b|\bservice\b|\bheartbeat|\bport\b|\burl\b|\blink\b|\bagent\b|\b"
+    r"coordinator|\btask\b"
 )
 COLLECTIVE = (
-    r"\branks?\b|\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bbarrier"
+    r"\branks?[ _]?\d*\b|\bnccl|all_?-?reduce|all_?-?gather|reduce_?-?scatter|all_?-?to_?-?all|\bb"
+    r"arrier"
     r"|\bbroadcast"
     r"|collective|rendezvous|process ?group|\brccl|\bgloo"
 )
 WAITED = (
-    r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|\bdeadlock|ha(?:s"
+    r"time[sd]?[ -]?out|timing out|\bhang|\bhung|\bstuck|desync|missing from|(?:did not|never) ret"
+    r"urn|\bwaits? in|\bdeadlock|ha(?:s"
     r"|ve) not (?:entered|joined|reached|arrived)|no progress|did not (?:join"
     r"|reach|arrive)|never (?:joined|reached)|\bstall"
 )
 GPU = (
     r"\bgpus?\b|nvlink|nvswitch|\bpcie?\b|\becc\b|\bhbm\d?\b|\bdcgm|\bnvidia|\bneuron|accelerator"
     r"|fabric[ -]?manager|infiniband|\bhca\b|\bnics?\b|\bmlx\d|\bgsp\b|\bnvml|\bnvrm|row[ -]?remap"
-    r"|\bthermal|\befa (?:device|interface|driver)|\bhardware"
+    r"|\bthermal|\bpre-?flight|\bbus ?bw\b|\befa (?:device|interface|driver)|\bhardware"
 )
 NODE = (
-    r"\bnodes?\b|\binstances?\b|\bmachine|\bkernel|\bcpu\b|\bhardware|\bnvme|\bhosts?\b|\bdimm"
+    r"\bnodes?\b|\binstances?\b|\bmachine|\bkernel|\brcu\b|\bcpus?\b|\bhardware|\bnvme|\bhosts?\b|"
+    r"\bdimm"
     r"|\bblock device"
 )
 DATA = (
@@ -184,14 +197,22 @@ CODE = (
 )
 TIME = (
     r"\b(?:time|duration|run-?time|wall-?(?:time|clock)|hours|minutes) limit|run ?limit"
-    r"|\bdeadline|\bmax\w*[ _-](?:run ?time|duration|time|hours)"
+    r"|\bdeadline|\b(?:training|wall[ -]?clock) (?:time|budget)|\btime budget|\bmax\w*[ _-](?:run "
+    r"?time|duration|time|hours)"
 )
-PASSED = r"reach|exceed|expired|\bhit\b|\bover\b|elapsed|\bended|killed|passed"
+PASSED = (
+    r"reach|used up|exceed|exhaust|ran out|expired|\bhit\b|\bover\b|elapsed|\bended|killed|pa"
+    r"ssed"
+)
 HELD = r"\bspot|\bnode|\binstance|\bpod\b|\bworkload|\bjob\b|\bhost|\breservation"
 NUMBERS = r"\bloss\b|\bgrad|\bnorm\b|\btraining\b|\blogits|\bweights?\b|\bactivation"
-BUILT = r"\bset-?up\b|\binstall|\bbuil[dt]\b|\bcompil|\bplugin|\bimport"
+BUILT = (
+    r"\brequirement|\bnvcc\b|architecture|\bgres\b|\bset-?up\b|\binstall|\bbuil[dt]\b|\bcompil"
+    r"|\bplugin|\bimport"
+)
 STALLED = (
-    r"(?i)\bno (?:steps?|progress|output|iterations?) (?:for|in|since)\b|made no progress"
-    r"|\bhang detected"
+    r"(?i)\bno (?:\w+ )?(?:steps?|progress|output|iterations?) (?:\w+ )?(?:for|in|since)\b|made no"
+    r" progress"
+    r"|\bhang (?:detected|suspected)|\bdeadlock (?:detected|suspected)"
     r"|\bnot (?:stepped|progressed|advanced) (?:for|since)|did not (?:step|progress|advance)"
 )
