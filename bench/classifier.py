@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from everstep.contracts.failures import Action, FailureClass  # noqa: E402
 from everstep.contracts.records import Outcome  # noqa: E402
-from everstep.policy.classify import Evidence, LogLine, classify  # noqa: E402
+from everstep.policy.classify import WORDS, Evidence, LogLine, classify  # noqa: E402
 from everstep.policy.reading import Where, read  # noqa: E402
 
 CORPUS = ROOT / "tests" / "policy" / "corpus.jsonl"
@@ -46,8 +46,9 @@ def score(entries: list[dict[str, Any]]) -> dict[str, Any]:
     wrong = []
     for entry in entries:
         failure = classify(read(entry["text"], Where(entry["where"])))
-        label, found = entry["class"], failure.failure_class.value
-        classes = accepted(entry, FailureClass, "class")
+        label = WORDS[FailureClass(entry["class"])].value
+        found = WORDS[failure.failure_class].value
+        classes = {label, *accepted(entry, FailureClass, "class")}
         kinds = {kind(x) for x in accepted(entry, Action, "action")}
         if found in classes:
             found = label

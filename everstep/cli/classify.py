@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from everstep.cli.errors import fail
 from everstep.cli.output import out, tame
 from everstep.contracts.failures import Failure, UserRule
-from everstep.policy.classify import STAGES, Finding, explain
+from everstep.policy.classify import STAGES, WORDS, Finding, explain
 from everstep.policy.reading import Where, read
 from everstep.policy.redact import redact
 from everstep.policy.rule import Rule, from_user
@@ -65,7 +65,7 @@ def answer(message: Message, extra: tuple[Rule, ...] = ()) -> dict[str, str]:
     failure = explain(read(message.text, message.where), extra).failure
     return {
         "id": redact(message.id),
-        "class": failure.failure_class.value,
+        "class": WORDS[failure.failure_class].value,
         "action": failure.action.value,
         "cause": failure.cause,
     }

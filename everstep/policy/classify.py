@@ -44,6 +44,9 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
 
 _ALIVE = frozenset({"InProgress", "Stopping"})
 
+WORDS = {name: name for name in FailureClass} | {F.USER_STOP: F.UNKNOWN}
+"""A class in the words of the shared data of messages, which knows no stop by a person."""
+
 
 class Explanation(NamedTuple):
     """``findings``: what was considered, the winner first. Texts are redacted."""

@@ -39,6 +39,11 @@ _AWS = re.compile(
     r"boto|sagemaker|s3transfer|error occurred \(|Service: |operation error|Reason|^\s*{"
 )
 """Whose codes are AWS's: another library's ``Unsupported`` is not."""
+_CLUSTER = re.compile(
+    r"\bpods? \\?\"|\bkubelet\b|-scheduler\b|\bkarpenter\b|\bkueue\b|_controller\.go:|-controller\b"
+    r"|\bcluster-autoscaler\b"
+)
+"""Who speaks of pods in a log says it in the words of its events."""
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")
 _TORCHRUN_RANK = re.compile(r"^\s*rank\s*: (\d{1,6}) \(local_rank")
 
@@ -107,6 +112,9 @@ class Table:
     def _of_line(self, line: str) -> Rule | None:
         """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
         vague = self.find(Source.LOG, line)
+        heard = vague is None or vague.role >= Role.VICTIM
+        if heard and _CLUSTER.search(line) and (rule := self.find(Source.EVENT, line)):
+            return rule
         if vague is not None and vague.id != "python":
             return vague
         bare = unwrap(line[:TEXT_LENGTH])

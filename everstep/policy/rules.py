@@ -63,6 +63,12 @@ RULES: tuple[Rule, ...] = (
         r"|.*not enough (?:free )?(?:addresses|capacity)"),
     _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME, "the service lost"
         " a host or a part of itself"),
+    _reason("host-interrupted", F.INTERRUPTED, r"Server\.SpotInstance\w+"),
+    _reason("host-stopped", F.USER_STOP, r"Client\.UserInitiatedShutdown"),
+    _reason("host-ended", F.INFRASTRUCTURE, r"Server\.(?:InternalError|ScheduledStop)|Client\.Inst"
+        r"ance"
+        r"InitiatedShutdown", A.RETRY_SAME, "EC2's own fault, or the host ended itself"),
+    _reason("host-volume", F.QUOTA, r"Client\.VolumeLimitExceeded", A.DO_NOT_RETRY),
     _reason("api-trouble", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b"),
     _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
         r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
