@@ -143,7 +143,8 @@ ILL = (
     r"\w*"
 )
 REFUSED = (
-    r"Validation\w*|\w*AccessDenied\w*|\w*Unauthorized\w*|\w*NotAuthorized\w*|\w*Invalid\w*"
+    r"Validation\w*|bad-parameters|constraint-not-fulfillable|schedule-expired|\w*AccessDenied\w*|"
+    r"\w*Unauthorized\w*|\w*NotAuthorized\w*|\w*Invalid\w*"
     r"|\w*Not(?:Found|Supported|Enabled|Permitted|Available\w*)\w*|\w*NoSuch\w*|\w*DoesNotExist\w*"
     r"|Unsupported\w*|\w*Expired\w*|UnrecognizedClient\w*|KMS\.?\w+|Kms\w+|ParamValidationError"
     r"|NoCredentials\w*|NoRegion\w*|Missing\w+|Malformed\w*|\w*Forbidden\w*|BadRequest\w*|DryRun\w*"
@@ -155,7 +156,8 @@ REFUSED = (
 )
 OBJECT = r"\[calling (?:\w*Objects?(?:V2)?|\w*MultipartUpload\w*|UploadPart\w*|Amazon S3)\]"
 ROOM = (
-    r"CapacityError|(?:Server\.)?Insufficient\w*Capacity\w*|UnfulfillableCapacity"
+    r"CapacityError|capacity-(?:not-available|oversubscribed)|price-too-low|\w+-group-constraint|("
+    r"?:Server\.)?Insufficient\w*Capacity\w*|UnfulfillableCapacity"
     r"|ReservationCapacityExceeded|SpotMaxPriceTooLow|(?:Server\.)?InsufficientFreeAddresses\w*"
     r"|NoFreeAddressesInSubnet|SubnetIPAddressLimitReached\w*|InsufficientHostCapacity"
     r"|CapacityNotAvailable\w*"

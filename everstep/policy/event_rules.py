@@ -87,7 +87,8 @@ EVENT_RULES: tuple[Rule, ...] = (
         r"|satisfy) (?:plugin|Pod's node affinity|node selector)|untolerated taint|no instance type"
         r" (?:which )?(?:had|has|met|satisf)|incompatible with (?:nodepool|requirements)"
         r"|persistentvolumeclaim \"\S+\" not found|unbound immediate)"),
-    _event("unschedulable", F.CAPACITY, r"FailedScheduling|Failed ?ScaleUp|(?i:\bgang\b.*unschedul"
+    _event("unschedulable", F.CAPACITY, r"FailedScheduling|exceed limits for nodepool|Failed ?Scal"
+        r"eUp|(?i:\bgang\b.*unschedul"
         r"|unschedul.*\bgang\b)|Insufficient (?:nvidia|vpc|aws|memory"
         r"|cpu|smar)|NotTriggerScaleUp|Unschedulable", A.WAIT, "the pod waits for a node"),
     _event("network-not-ready", F.INFRASTRUCTURE, r"FailedCreatePodSandBox|NetworkNotReady"

@@ -41,7 +41,7 @@ _AWS = re.compile(
 """Whose codes are AWS's: another library's ``Unsupported`` is not."""
 _CLUSTER = re.compile(
     r"\bpods? \\?\"|\bkubelet\b|-scheduler\b|\bkarpenter\b|\bkueue\b|_controller\.go:|-controller\b"
-    r"|\bcluster-autoscaler\b"
+    r"|\bcluster-autoscaler\b|\bnode(?:pool|claim)\b"
 )
 """Who speaks of pods in a log says it in the words of its events."""
 _RANK = re.compile(r"\[[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})\b|\bRank (\d{1,6}),|^\[1,(\d{1,6})\]<")

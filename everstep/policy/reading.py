@@ -239,6 +239,8 @@ def _from_json(body: dict[str, Any]) -> str:
         return f"{detail['errorCode']}: {said} [calling {detail.get('eventName', '')}]"
     errors = body.get("Errors")
     inner = errors[0] if isinstance(errors, list) and errors else body.get("Error", body)
+    if isinstance(spot := body.get("Status"), dict) and "SpotInstanceRequestId" in body:
+        inner = spot
     if not isinstance(inner, dict):
         return ""
     codes = ("Code", "ErrorCode", "code", "errorCode", "__type", "aws-error-code", "FailureCode")

@@ -50,10 +50,13 @@ RULES: tuple[Rule, ...] = (
 
     # --- reason: the prefix before the first colon outranks every word behind it
     _reason("watcher-busy", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b.*\[calling (?:Describe|List|Get"
-        r"|BatchGet|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, _LOOK),
+        r"|Batch(?:Get|Describe)|Search|FilterLog|Stop)(?!Object)\w*\]", A.WAIT, _LOOK),
     _reason("watcher-unreachable", F.THROTTLING, r"\w*(?:Connection|Timeout)\w*Error\b.*(?://(?:lo"
         r"gs"
         r"|monitoring|events)\.|\b(?:describe|list|get_log)_\w+\()", A.WAIT, _LOOK),
+    _reason("watcher-tired", F.UNKNOWN, r"WaiterError: .*Max attempts exceeded", A.WAIT, _LOOK),
+    _reason("request-open", F.CAPACITY, r"(?:pending-(?:evaluation|fulfillment)|not-scheduled-yet)"
+        r"\b", A.WAIT),
     _reason("storage-unreachable", F.STORAGE_TRANSIENT, r"(?:\w*(?:Connection|Timeout|SSL"
         r"|HTTPClient|Streaming|IncompleteRead|Checksum)\w*Error)\b.*(?:\bs3[.-]|amazonaws\.com/\S+"
         r"/)"),
@@ -63,12 +66,17 @@ RULES: tuple[Rule, ...] = (
         r"|.*not enough (?:free )?(?:addresses|capacity)"),
     _reason("internal", F.INFRASTRUCTURE, r"InternalServerError\b", A.RETRY_SAME, "the service lost"
         " a host or a part of itself"),
-    _reason("host-interrupted", F.INTERRUPTED, r"Server\.SpotInstance\w+"),
-    _reason("host-stopped", F.USER_STOP, r"Client\.UserInitiatedShutdown"),
+    _reason("host-interrupted", F.INTERRUPTED, r"Server\.SpotInstance\w+|instance-(?:terminated|st"
+        r"opped)-(?!by-user)|marked-for-\w+"),
+    _reason("host-stopped", F.USER_STOP, r"Client\.UserInitiatedShutdown|instance-terminated-by-us"
+        r"er|(?:request-)?cancel+ed-"),
     _reason("host-ended", F.INFRASTRUCTURE, r"Server\.(?:InternalError|ScheduledStop)|Client\.Inst"
         r"ance"
         r"InitiatedShutdown", A.RETRY_SAME, "EC2's own fault, or the host ended itself"),
-    _reason("host-volume", F.QUOTA, r"Client\.VolumeLimitExceeded", A.DO_NOT_RETRY),
+    # What a 5xx says of AWS; a run of ours waits for it as for a busy one, without an attempt.
+    _reason("api-broken", F.INFRASTRUCTURE, r"Internal(?:Failure|Error|Server\w*(?:Exception|Error"
+        r"))\b|500"
+        r"\b", A.RETRY_BACKOFF, "AWS's own fault", in_run=(F.THROTTLING, A.RETRY_BACKOFF)),
     _reason("api-trouble", F.THROTTLING, rf"(?:{c.BUSY}|{c.ILL})\b"),
     _reason("api-unreachable", F.THROTTLING, r"(?:(?:EndpointConnection|ConnectTimeout|ReadTimeout"
         r"|ConnectionClosed|HTTPClient|SSL|Proxy\w*|ResponseStreaming)Error|ConnectionError)\b"
@@ -82,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Za-z]", A.DO_NOT_RETRY),
     _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
     _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
-    _reason("limit-other", F.QUOTA, r"(?:TooMany(?!Requests)\w+|\w+LimitExceeded\w*"
+    _reason("limit-other", F.QUOTA, r"(?:Client\.)?(?:TooMany(?!Requests)\w+|\w+LimitExceeded\w*"
         r"|LimitExceeded\w*|\w*QuotaExceeded\w*"
         r"|MaxSpotInstanceCountExceeded|\w+CountExceeded|AddressLimitExceeded)\b", A.DO_NOT_RETRY),
     _reason("job-stuck", F.BAD_CONFIG, r"ResourceInUse\b", hint="a job of this name exists and is n"
@@ -94,7 +102,8 @@ RULES: tuple[Rule, ...] = (
     _reason("client-memory", F.OUT_OF_MEMORY_HOST, rf"ClientError:.*(?:{p.MEMORY})"),
     _reason("client-disk", F.BAD_CONFIG, rf"ClientError:.*(?:{p.FULL})", hint="raise compute.volume"
         "_gib"),
-    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:(?i:blank line|content-?type|recordio"
+    _reason("client-data", F.BAD_DATA, r"ClientError:.*(?:(?i:blank line|header line|non-numeric|c"
+        r"ontent-?type|recordio"
         r"|libsvm)|No S3 objects found|Unable to (?:parse"
         r"|read)|empty (?:channel|dataset|file)|manifest file|corrupt|does not (?:exist"
         r"|contain)(?=.*(?:channel|S3))|[Nn]o (?:such )?(?:key|files?|objects?) )"),
