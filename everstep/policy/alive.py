@@ -19,7 +19,8 @@ RETRYING = (
 """A program that is at it itself: the job is alive, unless it says next that it gave up."""
 SURVIVED = (
     r"(?i)\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bwill continue|\bcontinuing\b|\bgoing on\b"
-    r"|\bfall(?:ing|s)? ?back\b|\brecovered\b|\bnon-?fatal\b"
+    r"|\bfall(?:ing|s)? ?back\b|\bgoing to \S+ instead|\busing (?:internal|(?:the )?default|tcp|so"
+    r"ckets?)\b|\bdefault(?:ing|s) to\b|\brecovered\b|\bnon-?fatal\b"
 )
 """A program that does without what it could not have."""
 CORRECTED = (
@@ -50,7 +51,7 @@ WARNING = (
     r":\d\d(?:\.\d+)?: [WI] \S+|\[I\d{3,4} \d\d:|\[W\d{3,4} [^\]]*\].*\bc(?:an|ould) potentially |"
     r"^(?:\[\w+\]:?\s*)*[IW]\d{4} \d\d:\d\d:|"
     r"^(?:[\d:,.TZ+ |-]{8,40})?\W{0,3}(?:WARN(?:ING)?|INFO|DEBUG|TRACE|NOTICE)\b"
-    r"|^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
+    r"|^\[[WID]\] |^[\w.]{0,40} ?(?:\[|- )?(?:WARNING|INFO|DEBUG)[\]: -]|\b\w*[Ww]arning: "
     r"|^.{0,60}\[(?:WARN(?:ING)?|INFO|DEBUG)\]|(?i:\blevel[\"=: ]+(?:warn|info|debug))| - (?:WARNI"
     r"NG|INFO|DEBUG) - |\| (?:WARNING|INFO|DEBUG) +\|"
 )
@@ -164,9 +165,9 @@ def is_progress(line: str) -> bool:
 
 def is_calm(line: str) -> bool:
     """Printed by a job at work, beside an error and without one."""
-    return (
-        NCCL_INFO in line or GARBAGE in line or is_progress(line) or bool(_CORRECTED.search(line))
-    )
+    if NCCL_INFO in line or GARBAGE in line or is_progress(line):
+        return True
+    return ("orrect" in line or " CE " in line) and _CORRECTED.search(line) is not None
 
 
 def tells_of_trouble(line: str) -> bool:

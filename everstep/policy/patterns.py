@@ -38,7 +38,7 @@ GPU_MEMORY = (
     r"|OOM when allocating.*GPU|hipErrorOutOfMemory|cupy\S*OutOfMemory|Failed to allocate .*HBM|NR"
     r"T_RESOURCE"
     r"|No available memory for the cache blocks"
-    r"|RESOURCE_EXHAUSTED: .*(?i:alloc)|(?i:fail\w* to alloc\w* .{0,30}\b(?:device|hbm|gpu)\b)"
+    r"|RESOURCE_EXHAUSTED: .*(?i:alloc)|(?i:fail\w* to alloc\w* .{0,30}\b(?:device|hbm|gpu|cuda)\b)"
 )
 HOST_MEMORY = (
     r"oom[-_]kill|[Oo]ut of memory: Kill|OOM[- ]?Kill|task \d+: Out Of Memory"
@@ -67,7 +67,9 @@ GPU_BROKEN = (
     r"(?i:uncorrectable (?:\w+ )?(?:ecc|nvlink)|ecc[_ ]?uncorrect|double[- ]bit"
     r"|fallen off the bus|GPU is lost|row[- ]?remap\w* fail|nvlink.*fatal)"
     r"|\bSXid\b(?!.*[Nn]on-?fatal)|device handle for GPU|Driver/library version mismatch"
-    r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|\bNRT:nrt_init\b.*[Ff]ail|\bERR!|nccl_?pre_?flight"
+    r"|XidHardware|NRT_(?:EXEC_)?(?:HW|UNIT)\w*|(?i:\b(?:gpus?|cuda devices|device_count\(\))[^\n]"
+    r"{0,40}\bexpect\w*[ :=]+\d|(?:gpus?|cuda devices)\b[^\n]{0,30}\b\d+ expected)|\bNRT:nrt_init"
+    r"\b.*[Ff]ail|\bERR!|nccl_?pre_?flight"
     r".*fail"
     r"|[Ff]abric ?[Mm]anager.*(?:fail|error)|(?i:dcgm\w*\b.*\bfail)|GPU requires reset"
     r"|No devices were found|initialize NVML|NVRM: .*(?i:fail|error|not resp|fallen|fell off"
@@ -283,6 +285,7 @@ DATA = (
     r"|tokenizer|column)s?\b"
     r".{0,60}\b(?:is|are|has|have|does|do|was|not|no|empty|missing|invalid|mismatch|corrupt)\b"
     r"|\b(?:read|pars|load|decod|tokeniz)\w*\b.{0,40}\.(?:jsonl?|csv|parquet|tar|arrow|mds)\b|\bof"
-    r" data ?set\b)"
+    r" data ?set\b|\bno (?:\w+ )?(?:examples|samples|records)\b|\bfor size 0\b|\btoken ids?\b.{0,3"
+    r"0}\bvocab|corrupt|load image)"
 )
 """An exception whose words are of files of samples."""

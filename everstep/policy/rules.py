@@ -182,9 +182,10 @@ RULES: tuple[Rule, ...] = (
     _log("bad-data", F.BAD_DATA, p.CORRUPT),
     # Before what follows: it advises, whatever broke, to look at security groups.
     _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)"
-        r"|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*(?:err:"
-        r"|error)|[Uu]nresponsive receiver|handle_error\(\)", A.RETRY_SAME, "a peer went away first"
-        ""),
+        r"|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*(?:err:|"
+        r"error|[Ff]ail)|\bIBV_WC_\w+ERR|[Uu]nresponsive receiver"
+        r"|handle_error\(\)", A.RETRY_SAME, "a peer went "
+        "away first"),
     _log("launch", F.BAD_CONFIG, rf"{p.LAUNCH}|{c.CUDA_CONFIG}|{c.ERRNO_CONFIG}|{c.EXIT_START}"),
     _log("topology", F.UNKNOWN, r"\bgraph/\w+\.(?:h|cc):\d+ NCCL WARN", A.DO_NOT_RETRY,
         "NCCL could not read the machine's topology: /sys in the container", 0.6),
@@ -222,11 +223,6 @@ RULES: tuple[Rule, ...] = (
     _symptom("told-to-end", F.INTERRUPTED, rf"{c.EXIT_TERM}|(?i:death signal|got signal: 15"
         r"|TERM received|(?:received|caught|handling) (?:a )?(?:signal )?(?:SIGTERM|15\b)|\bexit(?"
         r":ed|ing)? (?:with )?143\b)", role=Role.VICTIM),
-    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
-        rf"|: Terminated$|^\(?No reason (?:was )?(?:provided|given)|Terminating StepId"
-        rf"|CANCELLED AT \S+ \*\*\*"
-        r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
-        role=Role.ECHO),
 
     # --- log: victims
     _victim("collective", F.COMMUNICATION_HANG, p.COLLECTIVE),
@@ -234,6 +230,11 @@ RULES: tuple[Rule, ...] = (
         A.RETRY_SAME, "a process was killed from outside"),
     _victim("peer-gone", F.INFRASTRUCTURE, rf"{p.PEER}|{c.ERRNO_PEER}", A.RETRY_SAME, "a peer went "
         "away first"),
+    _symptom("exit", F.UNKNOWN, rf"{c.EXIT_ANY}|closing signal SIGTERM|KeyboardInterrupt"
+        rf"|: Terminated$|^\(?No reason (?:was )?(?:provided|given)|Terminating StepId"
+        rf"|CANCELLED AT \S+ \*\*\*"
+        r"|replica\(s\) failed", A.DO_NOT_RETRY, "the container says no more: read the log's end",
+        role=Role.ECHO),
     _victim("peer-echo", F.INFRASTRUCTURE, r"DistBackendError|NCCL (?:WARN|error)|communicator was "
         r"aborted|nccl\w+Error|[Cc]onnection (?:error|failure)|[Tt]ime-?d? ?out", A.RETRY_SAME,
         "a peer went away first", confidence=0.4, role=Role.ECHO),

@@ -33,7 +33,7 @@ LOST = (
     r" a? ?(?:conn"
     r"|socket)|establish)|\bdied\b|\bdead\b|disappeared|\bstale\b|\binterrupted\b|\bno route"
     r"|temporar|\bno response|\bterminated\b|\bunexpectedly|retries exceeded|\brequest failed"
-    r"|\bvanished|\bnot (?:been )?heard from|\bsilent for|\bdropping|\bno heartbeat"
+    r"|\bvanished|\bnot (?:been )?heard from|\bstalled|\bsilent for|\bdropping|\bno heartbeat"
     r"|miss(?:ed|ing) heartbeat|(?:heartbeat|lease|quorum|keep-?alive)\w*[^\n]{0,30}(?:expired|mis"
     r"sing)|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not) (?:\w+ ){0,2}(?:comp"
     r"lete"
@@ -213,6 +213,7 @@ BUILT = (
 STALLED = (
     r"(?i)\bno (?:\w+ )?(?:steps?|progress|output|iterations?) (?:\w+ )?(?:for|in|since)\b|made no"
     r" progress"
-    r"|\bhang (?:detected|suspected)|\bdeadlock (?:detected|suspected)"
+    r"|\b(?:training|trainer|job|run) (?:is |has )?hung\b|step time exceed|\bhang (?:detected|susp"
+    r"ected)|\bdeadlock (?:detected|suspected)"
     r"|\bnot (?:stepped|progressed|advanced) (?:for|since)|did not (?:step|progress|advance)"
 )
