@@ -58,7 +58,7 @@ WARNING = (
 """A logger's own word for what it does not hold for an error."""
 MACHINE = (
     r"NVRM|infoROM|\bGPU (?:\d|[0-9A-Fa-f]{4,8}:)|\bS?X[Ii][Dd]|NET/|libfabric|\bkernel: "
-    r"|Severity\":\"Fatal"
+    r"|Severity\":\"Fatal|failed to shutdown the rendezvous"
 )
 """Drivers and kernels, whose levels say nothing of what becomes of the job."""
 _NONE = (
@@ -156,6 +156,17 @@ def survived(rule: Rule) -> Rule:
         action=A.WAIT,
         in_run=rule.in_run or (rule.failure_class, rule.action or DEFAULTS[rule.failure_class][0]),
     )
+
+
+def revived(rule: Rule) -> Rule:
+    """A survived rule's own class and action."""
+    name, action = rule.in_run or (rule.failure_class, rule.action)
+    return rule._replace(failure_class=name, action=action)
+
+
+def gave_up(line: str) -> bool:
+    """A program that tries no longer."""
+    return _GAVE_UP.search(line) is not None
 
 
 def is_progress(line: str) -> bool:

@@ -92,7 +92,8 @@ XID = r"(?:\bXid \(PCI[^)]*\):? |\b[Xx][Ii][Dd](?: [Ee]rror)?[- :]{0,2}|XID[- ]?
 # What cudaGetErrorString and cudaGetErrorName say.
 CUDA_BROKEN = (
     r"CUDA-capable device\(s\) is/are busy|devices are busy or unavail|CUDA unknown error"
-    r"|hardware stack error|system not yet initialized|CUDA error(?: \d+)?: (?:unknown error|initi"
+    r"|hardware stack error|call between the MPS|system not yet initialized|CUDA error(?: \d+)?: ("
+    r"?:unknown error|initi"
     r"alization "
     r"error|no CUDA-capable device|external device|MPS )|no CUDA-capable device is detected"
     r"|cudaError(?:ECCUncorrectable|DevicesUnavailable|HardwareStackError|NvlinkUncorrectable"
@@ -104,7 +105,8 @@ CUDA_CONFIG = (
     r"driver version is insufficient|no NVIDIA driver|No CUDA GPUs|no kernel image|[Tt]orch not com"
     r"piled with CUDA|invalid device ordinal|No visible (?:\w+ )?devices|no GPUs? (?:are )?(?:foun"
     r"d|available|visible)|driver on your system is too old|the provided PTX|PTX "
-    r"JIT compil|kernel image is invalid|unsupported display driver|not supported in the installed"
+    r"JIT compil|kernel image is invalid|invalid device function|forward compatibility was attempt"
+    r"ed|unsupported display driver|not supported in the installed"
     r" CUDA|named symbol not found|STATUS_ARCH_MISMATCH|VERSION_MISMATCH"
     r"|cudaError(?:InsufficientDriver|NoKernelImage\w*|InvalidDevice|UnsupportedPtx\w*|InvalidPtx"
     r"|SystemDriverMismatch|CompatNotSupported\w*|CallRequiresNewerDriver)\b"

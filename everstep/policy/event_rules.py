@@ -125,6 +125,11 @@ EVENT_RULES: tuple[Rule, ...] = (
     _event("image-busy", F.THROTTLING, r"(?i)pull.{0,300}?(?:toomanyrequests|rate exceeded"
         r"|i/o timeout|QPS|429"
         r"|50[023])", A.WAIT, "kubelet pulls again by itself"),
+    _event("image-passes", F.INFRASTRUCTURE, r"(?i)pull.{0,400}?(?:timeout|timed out|reset by peer"
+        r"|refused|"
+        r"\beof\b|deadline|cancell?ed|unavailable|name resolution|unreachable)", A.WAIT, "kubelet "
+        "pulls again"
+        " by itself"),
     _event("pod-config", F.BAD_CONFIG, r"ErrImage|ImagePullBackOff|InvalidImageName|invalid referen"
         r"ce format|Failed to pull image|CreateContainer(?:Config)?Error|RunContainerError"
         r"|[Ff]ailed to create \w* ?container|ContainerCannotRun|StartError|FailedMount"

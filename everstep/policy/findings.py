@@ -5,7 +5,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from everstep.policy.alive import as_alive, is_calm, is_progress, survived
+from everstep.policy.alive import (
+    as_alive,
+    gave_up,
+    is_calm,
+    is_progress,
+    revived,
+    survived,
+    tells_of_trouble,
+)
 from everstep.policy.evidence import Evidence
 from everstep.policy.reading import (
     event_parts,
@@ -152,7 +160,7 @@ def by_text(evidence: Evidence, table: Table) -> list[Finding]:
                 found.append(Finding(4, rule.role, event.time_epoch, order, rule, text))
     if all(f.role >= Role.VICTIM for f in found):
         found += _by_words(evidence, table)
-    return found
+    return _ended(evidence, found) if evidence.alone else found
 
 
 def _survived(evidence: Evidence, found: list[Finding]) -> list[Finding]:
@@ -162,6 +170,17 @@ def _survived(evidence: Evidence, found: list[Finding]) -> list[Finding]:
     if len([i for i in steps if i > last]) < STEPS_AFTER:
         return found
     return [f._replace(role=Role.ALIVE, rule=survived(f.rule)) for f in found]
+
+
+def _ended(evidence: Evidence, found: list[Finding]) -> list[Finding]:
+    """What was tried again, or done without, is what it ended of where a later line says so."""
+    if not found or any(f.role is not Role.ALIVE for f in found):
+        return found
+    last = max(f.order % ANY_EXCEPTION for f in found)
+    later = [x for i, (_, x, _) in enumerate(_lines(evidence)) if i > last]
+    if not any(tells_of_trouble(x[:TEXT_LENGTH]) or gave_up(x[:TEXT_LENGTH]) for x in later):
+        return found
+    return [f._replace(role=Role.MURMUR, rule=revived(f.rule)) for f in found]
 
 
 def _by_words(evidence: Evidence, table: Table) -> Iterator[Finding]:

@@ -89,6 +89,9 @@ RULES: tuple[Rule, ...] = (
         "asks for more than the whole limit: it needs an increase", test=p.never_fits),
     _reason("limit-zero", F.QUOTA, r"ResourceLimitExceeded\b.*\bis 0 [A-Za-z]", A.DO_NOT_RETRY),
     _reason("limit", F.QUOTA, r"ResourceLimitExceeded\b.*utilization", A.RETRY_BACKOFF),
+    _reason("limit-account", F.QUOTA, r"ResourceLimitExceeded\b.*exceeded (?:the|your) (?:max|limi"
+        r"t|number)",
+        A.DO_NOT_RETRY),
     _reason("limit-plain", F.QUOTA, r"ResourceLimitExceeded\b"),
     _reason("limit-other", F.QUOTA, r"(?:Client\.)?(?:TooMany(?!Requests)\w+|\w+LimitExceeded\w*"
         r"|LimitExceeded\w*|\w*QuotaExceeded\w*"
@@ -122,7 +125,8 @@ RULES: tuple[Rule, ...] = (
 
     # --- log: causes
     _log("gpu-memory", F.OUT_OF_MEMORY_GPU, p.GPU_MEMORY),
-    _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:ibv_reg_mr|fi_mr_reg"
+    _log("memlock", F.BAD_CONFIG, r"(?i)memlock|(?:libfabric|\befa\b|\bib(?:v_\w+)?\b|mlx5|NET/).*"
+        r"cannot allocate memory|(?:ibv_reg_mr|fi_mr_reg"
         r"|register memory)\w*\b.*(?:fail"
         r"|cannot)", hint="raise the container's limit of locked memory: ulimit -l"),
     _log("host-memory", F.OUT_OF_MEMORY_HOST, p.HOST_MEMORY),
@@ -148,6 +152,9 @@ RULES: tuple[Rule, ...] = (
     _log("xid-contained", F.INFRASTRUCTURE, rf"{c.XID}(?:{c.XID_CONTAINED})\b", A.RETRY_SAME),
     _log("xid-broken", F.INFRASTRUCTURE, rf"{c.XID}\d+\b|NVRM: Xid\b", hint="a GPU or its link is b"
         "roken"),
+    _log("gpu-contained", F.INFRASTRUCTURE, r"over nvlink or a hardware error|(?i:cuda_?error_?con"
+        r"tained"
+        r")", A.RETRY_SAME, "the driver contained it: the host may stay"),
     _log("gpu-broken", F.INFRASTRUCTURE, p.GPU_BROKEN),
     _log("preempted", F.INTERRUPTED, p.PREEMPTED),
     _log("no-room", F.CAPACITY, p.NO_ROOM),
@@ -162,7 +169,10 @@ RULES: tuple[Rule, ...] = (
     _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount"
         r"|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
-    _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|LocalEntryNotFound"
+    _log("offline", F.BAD_CONFIG, r"(?i)(?:huggingface\.co|pypi\.org|github\.com|wandb\.ai|docker"
+        r"\.io)\b.*(?:network is unreachable|no route"
+        r"|name resolution|name or service not known)|couldn't connect to 'https?://|offline mode|"
+        r"LocalEntryNotFound"
         rf"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound|{c.HTTP_REFUSED}"
         r"|Invalid (?:user )?token|not a valid model identifier", hint="the job cannot reach or ma"
         "y not read the hub"),
@@ -183,7 +193,8 @@ RULES: tuple[Rule, ...] = (
     # Before what follows: it advises, whatever broke, to look at security groups.
     _victim("efa-peer", F.INFRASTRUCTURE, r"NET/(?:OFI|IB|Socket)\b.*(?:with (?:error|status)"
         r"|[Ee]rror\b|fail)|ibv_\w+ fail|\bERROR +(?:ENC|NRT|TDRV|NMGR|KMGR):|libfabric:.*(?:err:|"
-        r"error|[Ff]ail)|\bIBV_WC_\w+ERR|[Uu]nresponsive receiver"
+        r"error|[Ff]ail)|\bIBV_WC_\w+ERR|(?:prov|EFA internal) error: \(?4\d{3}\b|[Uu]nresponsive "
+        r"receiver"
         r"|handle_error\(\)", A.RETRY_SAME, "a peer went "
         "away first"),
     _log("launch", F.BAD_CONFIG, rf"{p.LAUNCH}|{c.CUDA_CONFIG}|{c.ERRNO_CONFIG}|{c.EXIT_START}"),

@@ -27,7 +27,8 @@ SHORT = (
 LOST = (
     r"\breset\b|\brefused|\bclosed\b|unreachable|\btime[sd]?[ -]?out|\btiming out|\baborted"
     r"|\blost\b"
-    r"|\bdisconnect|\bnot (?:be )?(?:respond|reach|answer)|unrespons|\bunavailable|\bbroken\b"
+    r"|\bdisconnect|failed to (?:send a keep-alive )?heartbeat|\bnot (?:be )?(?:respond|reach|answ"
+    r"er)|unrespons|\bunavailable|\bbroken\b"
     r"|\bdropped|\bhung\b|\bgone\b|\bwent away|(?:cannot|can't|unable to|fail(?:ed|s)? to|could not"
     r"|couldn't|failure to) (?:reliably )?(?:re)?(?:connect|contact|reach|communicate|resolve|open"
     r" a? ?(?:conn"

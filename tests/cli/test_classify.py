@@ -16,6 +16,7 @@ LINES = [
         "text": "CapacityError: Unable to provision requested ML compute capacity.",
         "where": "FailureReason of DescribeTrainingJob",
     },
+    {"id": "c", "text": "Stopped - Training job stopped", "where": "DescribeTrainingJob status"},
 ]
 
 
@@ -29,6 +30,7 @@ def test_each_line_is_answered_in_order_and_without_secrets(tmp_path: Path) -> N
     assert [(x["id"], x["class"], x["action"]) for x in answers] == [
         ("a", "user_code", "do_not_retry"),
         ("b", "capacity", "retry_backoff"),
+        ("c", "unknown", "do_not_retry"),  # the data that this form is of has no user_stop
     ]
     assert all(set(x) == {"id", "class", "action", "cause"} for x in answers)
 

@@ -9,17 +9,25 @@ import pytest
 from pydantic import ValidationError
 
 from everstep.contracts.env import FailureFile
-from everstep.contracts.failures import Action, FailureClass, StopReason, UserRule
+from everstep.contracts.failures import (
+    Action,
+    DecisionKind,
+    FailureClass,
+    StopReason,
+    UserRule,
+)
 from everstep.contracts.progress import format_line
-from everstep.contracts.records import Outcome
+from everstep.contracts.records import Launch, Outcome
+from everstep.contracts.run_spec import RunSpec
 from everstep.policy import classify as rules
 from everstep.policy.classify import Evidence, LogLine, classify, explain
 from everstep.policy.reading import Where, read
 from everstep.policy.redact import redact
+from everstep.policy.retry import History, decide
 from everstep.policy.rule import Source, from_user
 from everstep.policy.rules import RULES
 
-F = FailureClass
+F, K = FailureClass, DecisionKind
 CORPUS = [json.loads(x) for x in (Path(__file__).parent / "corpus.jsonl").open(encoding="utf-8")]
 
 
@@ -418,6 +426,66 @@ def test_words_never_outrank_a_form() -> None:
 def test_words_of_a_run_ask_for_one_more_attempt_and_name_no_class() -> None:
     found = classify(failed("AlgorithmError: , exit code: 1", "the accelerator is unhealthy"))
     assert (found.failure_class, found.action) == (F.UNKNOWN, Action.RETRY_SAME)
+
+
+@pytest.mark.parametrize(("committed", "wanted"), [(0, K.GIVE_UP), (40, K.RETRY)])
+def test_words_beside_a_bare_exit_code_buy_an_attempt_only_after_progress(
+    committed: int, wanted: K
+) -> None:
+    """Words turn "no more is known" into "once more": what bounds it is ``retry``."""
+    failure = classify(failed("AlgorithmError: , exit code: 1", "the accelerator is unhealthy"))
+    last = Launch(
+        run_id="r",
+        launch=1,
+        job_name="r-1",
+        execution_arn="a",
+        nodes=1,
+        instance_type="ml.m5.large",
+        planned_epoch=0,
+        failure=failure,
+        committed_step=committed,
+    )
+    compute = [{"instance_type": "ml.m5.large"}]
+    spec = RunSpec.model_validate(
+        {"model": "tiny", "data": "d", "stop": {"steps": 9}, "compute": compute}
+    )
+    assert decide(spec, failure, History(launches=[last]), lambda: 0).kind is wanted
+    twice = [last, last.model_copy(update={"launch": 2, "resume_step": committed})]
+    assert decide(spec, failure, History(launches=twice), lambda: 0).kind is K.GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("write(7): ENOSPC", F.BAD_CONFIG),
+        ("read: EIO", F.STORAGE_TRANSIENT),
+        ("connect: EHOSTUNREACH", F.INFRASTRUCTURE),
+        ("tcp connect error (os error 111)", F.INFRASTRUCTURE),
+        ("clone3: ENOMEM", F.OUT_OF_MEMORY_HOST),
+    ],
+)
+def test_an_errno_is_known_by_its_name_and_by_its_number(line: str, name: F) -> None:
+    assert log(line).failure_class is name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "libnvinfer.so.7: cannot open shared object file; ignoring",
+        "AER: Corrected error received: 0000:3b:00.0",
+        "Gradient overflow. Skipping step, loss scale 16384",
+    ],
+)
+def test_what_was_done_without_or_corrected_is_of_a_live_job(line: str) -> None:
+    assert log(line).action is Action.WAIT
+    end = "fatal: giving up after 3 attempts" if "Corrected" not in line else "NVRM: Xid 79"
+    assert log(f"{line}\n{end}").action is not Action.WAIT
+
+
+def test_events_of_a_cluster_are_read_in_a_controllers_log() -> None:
+    line = 'E0619 1 job_controller.go:601] err="pods \\"a\\" is forbidden: '
+    line += 'exceeded quota: t, requested: g=8, used: g=16, limited: g=16"'
+    assert log(line).failure_class is F.QUOTA
 
 
 def test_the_name_of_an_exception_is_anyones_its_message_is_not() -> None:
