@@ -34,7 +34,7 @@ def state(process: subprocess.Popen[str]) -> str:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """The next line. Not by ``communicate``, which knows nothing of what ``readline`` read ahead."""
+    """The next line. ``communicate`` knows nothing of what ``readline`` read ahead."""
     assert process.stdout
     line = process.stdout.readline()
     assert process.wait(10) == 0
