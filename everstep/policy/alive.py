@@ -130,10 +130,11 @@ def as_alive(line: str, rule: Rule) -> Rule:
     murmur = rule.role is Role.MURMUR
     if _GAVE_UP.search(line):
         return rule
-    if _SURVIVED.search(line) and rule.failure_class in _SURVIVABLE:
+    machine = _MACHINE.search(line) is not None
+    if not machine and _SURVIVED.search(line) and rule.failure_class in _SURVIVABLE:
         return survived(rule)
     passing = rule.failure_class in _PASSING
-    warned = _WARNING.search(line) is not None and not _MACHINE.search(line)
+    warned = not machine and _WARNING.search(line) is not None
     if rule.failure_class not in _MENDABLE and not murmur:
         alive = warned and _RETRYING.search(line) is not None
     elif murmur:

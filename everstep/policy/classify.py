@@ -64,7 +64,7 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
     ``extra`` are the user's rules: asked before the built-in ones of the same source.
     """
     evidence = _of_last_start(evidence)
-    for findings in _stages(evidence, Table(extra)):
+    for findings in _stages(evidence, Table(extra, evidence.alone)):
         if findings:
             return _failure(evidence, min(findings, key=_precedence))
     return _failure(evidence, _unknown(evidence))
@@ -73,7 +73,9 @@ def classify(evidence: Evidence, extra: Sequence[Rule] = ()) -> Failure:
 def explain(evidence: Evidence, extra: Sequence[Rule] = ()) -> Explanation:
     """The same answer, with every other finding that it outranked."""
     evidence = _of_last_start(evidence)
-    found = sorted((f for x in _stages(evidence, Table(extra)) for f in x), key=_precedence)
+    found = sorted(
+        (f for x in _stages(evidence, Table(extra, evidence.alone)) for f in x), key=_precedence
+    )
     found = found or [_unknown(evidence)]
     shown = [f._replace(text=_one_line(f.text)) for f in found]
     return Explanation(_failure(evidence, found[0]), shown)

@@ -75,11 +75,13 @@ def alike(line: str) -> str:
 
 
 class Table:
-    def __init__(self, extra: Sequence[Rule]) -> None:
+    """``alone``: of one text, which may be a controller's; a job's own log is no cluster's."""
+
+    def __init__(self, extra: Sequence[Rule], alone: bool) -> None:
         self._of = {
             source: tuple(r for r in (*extra, *RULES) if r.source is source) for source in Source
         }
-        self._own = bool(extra)
+        self._own, self._alone = bool(extra), alone
         self._asked: dict[str, Rule | None] = {}
 
     def find(self, source: Source, text: str) -> Rule | None:
@@ -120,7 +122,7 @@ class Table:
     def _of_line(self, line: str) -> Rule | None:
         """A line of a log may hold an API error or a FailureReason in its wrapper, or be JSON."""
         vague = self.find(Source.LOG, line)
-        heard = vague is None or vague.role >= Role.VICTIM
+        heard = self._alone and (vague is None or vague.role >= Role.VICTIM)
         if heard and _CLUSTER.search(line) and (rule := self.find(Source.EVENT, line)):
             return rule
         if vague is not None and vague.id != "python":

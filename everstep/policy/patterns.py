@@ -165,7 +165,7 @@ LAUNCH = (
     r" (?:[Ee]rror|error in).*invalid (?:usage|argument)\b|\((?:BadConstraints|Partition\w+Limit|D"
     r"ependencyNeverSatisfied)\)"
     r"|Error building extension|different CUDA (?:major )?versions|ConfigKeyError|Install(?:Module"
-    r"|Requirements)Error|unable to reliably start|s(?:batch|alloc"
+    r"|Requirements)Error|s(?:batch|alloc"
     r"|run): error: .*[Ii]nvalid|NeuronCore\(s\) not available|InvalidVersion|"
     r"Interpolation\w*Error|unrecognized arguments|[Uu]nknown option"
 )

@@ -169,9 +169,12 @@ RULES: tuple[Rule, ...] = (
     _log("storage-mount", F.BAD_CONFIG, r"(?i)(?:failed|unable|could not|cannot) (?:to )?mount"
         r"|lustre.*\bMGS\b|mount(?:\.\w+)?: .*(?:failed|denied"
         r"|wrong|no such)|mounting \S+ failed"),
-    _log("offline", F.BAD_CONFIG, r"(?i)(?:huggingface\.co|pypi\.org|github\.com|wandb\.ai|docker"
-        r"\.io)\b.*(?:network is unreachable|no route"
-        r"|name resolution|name or service not known)|couldn't connect to 'https?://|offline mode|"
+    _log("no-route-to-hub", F.BAD_CONFIG, r"(?i)(?:huggingface\.co|pypi\.org|github\.com|wandb\.ai"
+        r"|docker\.io)\b.*(?:network is unreachable|no route|name resolution|name or service not k"
+        r"nown"
+        r")", hint="an isolated job, or a subnet without NAT", confidence=0.6,
+        in_run=(F.STORAGE_TRANSIENT, A.RETRY_BACKOFF)),
+    _log("offline", F.BAD_CONFIG, r"couldn't connect to 'https?://|offline mode|"
         r"LocalEntryNotFound"
         rf"|GatedRepo|RepositoryNotFound|RevisionNotFound|EntryNotFound|{c.HTTP_REFUSED}"
         r"|Invalid (?:user )?token|not a valid model identifier", hint="the job cannot reach or ma"
@@ -197,6 +200,7 @@ RULES: tuple[Rule, ...] = (
         r"receiver"
         r"|handle_error\(\)", A.RETRY_SAME, "a peer went "
         "away first"),
+    _log("mpi-start", F.BAD_CONFIG, r"unable to reliably start", confidence=0.6, in_run=_NOT_SURE),
     _log("launch", F.BAD_CONFIG, rf"{p.LAUNCH}|{c.CUDA_CONFIG}|{c.ERRNO_CONFIG}|{c.EXIT_START}"),
     _log("topology", F.UNKNOWN, r"\bgraph/\w+\.(?:h|cc):\d+ NCCL WARN", A.DO_NOT_RETRY,
         "NCCL could not read the machine's topology: /sys in the container", 0.6),

@@ -488,6 +488,16 @@ def test_events_of_a_cluster_are_read_in_a_controllers_log() -> None:
     assert log(line).failure_class is F.QUOTA
 
 
+def test_a_run_hears_a_driver_that_calls_itself_nonfatal_and_no_clusters_queue() -> None:
+    xid = "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13"
+    found = classify(failed("AlgorithmError: , exit code: 1", xid))
+    assert (found.failure_class, found.action) == (F.INFRASTRUCTURE, Action.RETRY_REPLACE_NODE)
+    queued = "Normal  Pending  2m  kueue-admission  couldn't assign flavors to pod set main: pending"
+    assert log(queued).action is Action.WAIT
+    found = classify(failed("InternalServerError: We encountered an internal error.", queued))
+    assert found.failure_class is F.INFRASTRUCTURE
+
+
 def test_the_name_of_an_exception_is_anyones_its_message_is_not() -> None:
     assert log("pool.CapacityError: the buffer is full").failure_class is F.USER_CODE
     assert log("pool.Trouble: the buffer holds nan gradients").failure_class is F.DIVERGED
