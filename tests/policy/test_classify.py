@@ -492,9 +492,7 @@ def test_a_run_hears_a_driver_that_calls_itself_nonfatal_and_no_clusters_queue()
     xid = "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13"
     found = classify(failed("AlgorithmError: , exit code: 1", xid))
     assert (found.failure_class, found.action) == (F.INFRASTRUCTURE, Action.RETRY_REPLACE_NODE)
-    queued = (
-        "Normal  Pending  kueue-admission  couldn't assign flavors to pod set a: pending"
-    )
+    queued = "Normal  Pending  kueue-admission  couldn't assign flavors to pod set a: pending"
     assert log(queued).action is Action.WAIT
     found = classify(failed("InternalServerError: We encountered an internal error.", queued))
     assert found.failure_class is F.INFRASTRUCTURE
