@@ -171,7 +171,8 @@ class Cloud:
         if found is None:
             fail(
                 f"there is no run {run_id!r} in environment {self.env!r}",
-                "its spec may have been refused: look at the execution in the console",
+                "`everstep list` shows those there are; of one whose spec was refused, or is not "
+                f"read yet, `everstep watch {run_id}` says more",
                 NOT_FOUND,
             )
         return found

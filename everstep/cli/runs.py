@@ -91,7 +91,10 @@ def _row(cloud: Cloud, one: Listed) -> dict[str, Any]:
 def stop(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
     """Stop a run and its job. `everstep retry` goes on later. Twice is once."""
     cloud = cloud_of(env)
-    known = cloud.run(checked(run_id))
+    known = cloud.find_run(checked(run_id))
+    if known is None:
+        _stop_without_row(cloud, run_id, as_json)
+        return
     found = executions.describe(cloud, known.execution_arn)
     running = found is not None and found.running
     if running:
@@ -107,12 +110,32 @@ def stop(run_id: RunId, env: Env = None, as_json: Json = False) -> None:
         kept = f"the checkpoint of step {committed} stays" if committed else "nothing is committed"
         say(f"{kept}; `everstep retry {known.run_id}` goes on")
     if as_json:
-        emit(
-            {
-                "run_id": known.run_id,
-                "execution_arn": known.execution_arn,
-                "stopping": running,
-                "status": known.status,
-                "committed_step": committed,
-            }
-        )
+        emit(_stopped(known.run_id, known.execution_arn, running, known.status, committed))
+
+
+def _stop_without_row(cloud: Cloud, run_id: str, as_json: bool) -> None:
+    """A run that ValidateSpec has not accepted: not yet, and then it must not begin; or never."""
+    found = executions.find(cloud, run_id)
+    if found is None:
+        cloud.run(run_id)  # says that there is none
+        return  # a row since: the next call stops it
+    if found.running:
+        executions.stop(cloud, found.arn)
+        say(f"run {run_id} is stopped before its spec was read; `everstep run` starts another")
+    else:
+        say(f"run {run_id} is not running: {WITHOUT_ROW.get(found.status, REFUSED)}")
+    if as_json:
+        state = WITHOUT_ROW.get(found.status, REFUSED)
+        emit(_stopped(run_id, found.arn, found.running, state, 0))
+
+
+def _stopped(
+    run_id: str, execution_arn: str, stopping: bool, status: str, committed: int
+) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "execution_arn": execution_arn,
+        "stopping": stopping,
+        "status": status,
+        "committed_step": committed,
+    }

@@ -214,6 +214,25 @@ def test_stop_says_what_the_bucket_holds_and_the_table_does_not_know_yet(
     assert "nothing is committed" in run("stop", RUN_ID).stderr
 
 
+def test_a_run_whose_spec_is_not_read_yet_is_stopped_too(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the seconds after its start: it must not begin after all."""
+    machine = world(None, None)
+    begun = Execution(ARN, "RUNNING")
+    monkeypatch.setattr("everstep.cli.executions.find", lambda *_: begun)
+    found = json.loads(run("stop", RUN_ID, "--json").stdout)
+    assert (found["stopping"], found["committed_step"]) == (True, 0)
+    assert machine.said == [("stop", ARN)]
+    refused_one = begun._replace(status="FAILED")
+    monkeypatch.setattr("everstep.cli.executions.find", lambda *_: refused_one)
+    assert json.loads(run("stop", RUN_ID, "--json").stdout)["status"] == "refused"
+    monkeypatch.setattr("everstep.cli.executions.find", lambda *_: None)
+    error = refused("stop", RUN_ID)
+    assert (error.code, f"everstep watch {RUN_ID}" in error.hint) == (3, True)
+    assert len(machine.said) == 1
+
+
 def test_stop_twice_is_once_and_says_what_stays(world: Any) -> None:
     machine = world(watched.run(), Execution(ARN, "RUNNING"))
     said = " ".join(run("stop", RUN_ID).stderr.split())
