@@ -65,8 +65,9 @@ def retry(
 def refuse(run: Run, found: Execution) -> None:
     """Ends with why, where there is nothing to go on with."""
     if found.running:
+        state = "about to go on" if run.ended else run.status  # the row follows the execution
         fail(
-            f"run {run.run_id!r} is {run.status}: nothing to retry",
+            f"run {run.run_id!r} is {state}: nothing to retry",
             f"`everstep watch {run.run_id}` shows it; `everstep stop {run.run_id}` ends it first",
         )
     if run.status is RunStatus.DONE:

@@ -30,6 +30,7 @@ def begin_again(run: Run, step: GiveUpStep, services: Services) -> dict[str, Any
         attempts_reset_at_launch=step.launch,
         images=None,  # what a person has mended may be the image
         failure=None,
+        note=None,
         waiting=None,
         waited_seconds=0.0,
     )

@@ -63,6 +63,7 @@ def register(
         budget_warned=None,
         images=None,  # what a person has mended may be the image
         failure=None,
+        note=None,
         waiting=None,
         waited_seconds=0.0,
         active=False,

@@ -58,7 +58,7 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     )
     services.store.put_new(launch)
     end_wait(run, services.store, services.clock())
-    services.store.update(run, status=RunStatus.RUNNING, failure=None)
+    services.store.update(run, status=RunStatus.RUNNING, failure=None, note=None)
     return step.to(
         State.LAUNCH_ATTEMPT,
         launch=number,

@@ -122,6 +122,8 @@ def test_one_that_became_too_old_meanwhile(world: Any) -> None:
 def test_a_run_that_runs_or_is_done_is_not_retried(world: Any) -> None:
     machine = world(watched.run(), Execution(ARN, "RUNNING"))
     assert "is running: nothing to retry" in refused("retry", RUN_ID).what
+    world(watched.run(status=RunStatus.STOPPED), Execution(ARN, "RUNNING"))
+    assert "is about to go on: nothing to retry" in refused("retry", RUN_ID).what
     world(watched.run(status=RunStatus.DONE, final_step=9), Execution(ARN, "SUCCEEDED"))
     assert "is done at step 9: nothing to retry" in refused("retry", RUN_ID).what
     world(None, None)

@@ -643,7 +643,9 @@ def test_a_redrive_after_giving_up_goes_on_with_attempts_counted_anew(world: Wor
     end(world, 1, "Failed", "InternalServerError: x")
     assert life.wake() is State.GIVE_UP
     for redrive in (1, 2):
+        assert world.run().note
         assert life.redrive() is State.LAUNCH_ATTEMPT
+        assert world.run().note is None, "it runs: why it once gave up is its launches' to tell"
         end(world, redrive + 1, "Failed", "InternalServerError: x")
         assert life.wake() is State.GIVE_UP
     assert world.sagemaker.created == [job(1), job(2), job(3)]
@@ -674,7 +676,7 @@ def test_stop_and_redrive_at_launchattempt_goes_on_when_the_old_job_has_ended(
     world.sagemaker.end(job(1), "Stopped")
     assert life.go() is State.LAUNCH_ATTEMPT
     assert world.sagemaker.created == [job(1), job(2)]
-    assert world.run().status is RunStatus.RUNNING
+    assert (world.run().status, world.run().note) == (RunStatus.RUNNING, None)
 
 
 def test_stop_and_redrive_before_anyone_noticed_keeps_the_running_job(world: World) -> None:
@@ -745,6 +747,7 @@ def test_a_continuation_goes_on_with_the_next_launch_number(world: World) -> Non
     assert life.wake() is State.GIVE_UP
     second = Life(world, name=f"{RUN}-c01", stop={"steps": 200}, retry={"max_attempts": 1})
     assert second.go() is State.LAUNCH_ATTEMPT
+    assert world.run().note is None
     assert world.sagemaker.created == [job(1), job(2)]
     assert world.launch(2).execution_arn == second.arn
     assert world.run().spec.stop.steps == 200
