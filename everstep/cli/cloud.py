@@ -27,6 +27,8 @@ from everstep.contracts.records import (
 from everstep.policy.goodput import StepTime
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+TRIES, READ_SECONDS = 3, 20.0
+"""botocore's own would wait five minutes for a server that takes connections and says nothing."""
 BUSY = frozenset(
     {
         "InternalServerError",
@@ -84,13 +86,15 @@ class Cloud:
         session: boto3.Session | None = None,
         endpoint: str | None = None,
         clock: Callable[[], float] = time.time,
-        tries: int = 5,
+        tries: int = TRIES,
+        read_timeout: float = READ_SECONDS,
     ):
         self.env, self.clock, self._endpoint = env, clock, endpoint
         self._session = session or boto3.Session()
         self._config = Config(
             retries={"mode": "adaptive", "max_attempts": tries},
             connect_timeout=5,
+            read_timeout=read_timeout,
             s3={"addressing_style": "path"}
             if endpoint or os.environ.get("AWS_ENDPOINT_URL")
             else None,

@@ -115,7 +115,7 @@ def local_cloud(endpoint: str, environment: dict[str, str], env: str = "local") 
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
         region_name=environment["AWS_REGION"],
     )
-    return Cloud(env, session, endpoint)
+    return Cloud(env, session, endpoint, read_timeout=60.0)  # a laptop that deploys is busy
 
 
 def populate(

@@ -89,7 +89,9 @@ def show_runs(rows: list[dict[str, Any]]) -> None:
             _progress(row["step"], row["steps"]),
             str(row["attempts"]),
             row["team"],
-            f"{row['gpu_hours']:.1f} GPU h" if row["usd"] is None else f"{row['usd']:.2f} USD",
+            f"{row['gpu_hours']:.1f} {row['hours_of']}"
+            if row["usd"] is None
+            else f"{row['usd']:.2f} USD",
             row["started"].replace("T", " ")[:16],
         )
     out.print(table)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.run_spec import RunSpec
-from everstep.policy import forecast, prices
+from everstep.policy import cost, forecast, prices
 from everstep.policy.forecast import Pace, Saving
 from everstep.policy.quota import needs_of
 from everstep.report.words import count, seconds, share
@@ -225,7 +225,7 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
     found = {
         "gpu_hours": Figure(
             hours * accelerators,
-            f"{count(hours * accelerators)}",
+            f"{count(hours * accelerators)} {cost.hours([target])}",
             "duration × hosts × accelerators",
         )
     }

@@ -20,7 +20,7 @@ LABELS = {
     "on_demand_usd_hour": "on demand, a host-hour",
     "spot_usd_hour": "spot, a host-hour",
     "plan_usd_hour": "plan, a host-hour",
-    "gpu_hours": "GPU hours",
+    "gpu_hours": "paid for",
     "cost_usd": "cost",
     "budget_usd": "budget",
 }

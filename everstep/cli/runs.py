@@ -16,7 +16,7 @@ from everstep.cli.saved import committed_step
 from everstep.cli.view import RunView
 from everstep.contracts.records import RunStatus
 from everstep.contracts.run_id import run_id_of
-from everstep.policy.cost import spend_of
+from everstep.policy.cost import hours, spend_of
 
 REFUSED = "refused"
 WITHOUT_ROW = {"RUNNING": RunStatus.RUNNING.value, "ABORTED": RunStatus.STOPPED.value}
@@ -68,13 +68,15 @@ def _row(cloud: Cloud, one: Listed) -> dict[str, Any]:
         "team": one.team,
         "gpu_hours": 0.0,
         "usd": None,
+        "hours_of": "GPU hours",
         "started": one.started.isoformat(timespec="seconds"),
         "note": None,
     }
     if run is None:
         return row
     launches = cloud.launches(run_id)
-    spend = spend_of([*launches, *cloud.exports(run_id)], prices(cloud.env), cloud.clock())
+    jobs = [*launches, *cloud.exports(run_id)]
+    spend = spend_of(jobs, prices(cloud.env), cloud.clock())
     steps = [x.last_step if x.last_step is not None else x.resume_step for x in launches[-1:]]
     return row | {
         "state": run.status.value,
@@ -84,6 +86,7 @@ def _row(cloud: Cloud, one: Listed) -> dict[str, Any]:
         "team": run.team.name,
         "gpu_hours": round(spend.gpu_hours, 3),
         "usd": None if spend.usd is None else round(spend.usd, 2),
+        "hours_of": hours(jobs),
         "note": run.note,
     }
 

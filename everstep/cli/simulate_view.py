@@ -48,7 +48,7 @@ def _table(*columns: str) -> Table:
 
 
 def _policies(found: Study) -> None:
-    table = _table("policy", "saves", "goodput", "95 %", "5–95 %", "broke", "people")
+    table = _table("policy", "saves", "goodput", "95 %", "5–95 %", "broke", "ran out", "people")
     for row in found.rows:
         saves = "–" if row.interval_minutes is None else f"{row.interval_minutes:.3g} min"
         table.add_row(
@@ -57,13 +57,15 @@ def _policies(found: Study) -> None:
             f"{row.goodput:.1%}",
             f"±{(row.high - row.low) / 2:.2%}",
             f"{row.p5:.1%}–{row.p95:.1%}",
-            f"{row.interruptions:.0f}",
+            f"{row.interruptions - row.run_times:.0f}",
+            f"{row.run_times:.0f}",
             f"{row.people:.1f}",
         )
     out.print(table)
     out.print(
-        "goodput: useful step time ÷ wall-clock time. broke: interruptions a run. people: times a "
-        "run that it stood still for a person.\n",
+        "goodput: useful step time ÷ wall-clock time. broke: failures a run. ran out: jobs that "
+        "reached their longest run time, no failure. people: times that a run stood still for "
+        "one.\n",
         markup=False,
     )
 

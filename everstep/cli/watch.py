@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +13,11 @@ from rich.console import Console
 from rich.live import Live
 
 from everstep.cli import executions
-from everstep.cli.cloud import Cloud, passes
+from everstep.cli.cloud import Cloud, default_env, passes
 from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, OK, fail
-from everstep.cli.options import Env, Json, RunId, checked, cloud_of
+from everstep.cli.options import Env, Json, RunId, checked
 from everstep.cli.output import say
+from everstep.cli.patience import asked
 from everstep.cli.prices import prices
 from everstep.cli.saved import committed_step
 from everstep.cli.watch_draw import Teller, screen
@@ -24,6 +26,10 @@ from everstep.contracts.records import RunStatus
 
 EVERY_SECONDS = 3.0
 LONGEST_PAUSE = 60.0
+TRIES, READ_SECONDS = 2, 15.0
+"""Of one question: the next look asks again anyway."""
+SLOW_SECONDS = 5.0
+"""An answer that takes longer is waited for aloud."""
 PAST_SECONDS = 1800.0
 """How far back the log is read at first: a month of lines is not."""
 OVERLAP_SECONDS = 10.0
@@ -49,7 +55,8 @@ def watch(
     last: Picture | None = None
     try:
         with live or nullcontext():
-            for last in looks(Watcher(cloud_of(env), run_id), every, time.sleep):
+            cloud = Cloud(env or default_env(), tries=TRIES, read_timeout=READ_SECONDS)
+            for last in looks(Watcher(cloud, run_id), every, time.sleep):
                 show(last)
     except KeyboardInterrupt:
         say(
@@ -118,23 +125,42 @@ class Watcher:
             del self._readings[key]
 
 
-def looks(watcher: Watcher, every: float, sleep: Callable[[float], object]) -> Iterator[Picture]:
+def looks(
+    watcher: Watcher,
+    every: float,
+    sleep: Callable[[float], object],
+    clock: Callable[[], float] = time.time,
+    slow: float = SLOW_SECONDS,
+) -> Iterator[Picture]:
     """Until the run has ended. What AWS or the network refuses for a while is shown, and waited
-    for; what it refuses at the first look, or for good (credentials), is raised."""
-    last: Picture | None = None
+    for, as is an answer that does not come; what is refused at the first look, or for good
+    (credentials), is raised."""
+    good: Picture | None = None
     pause = every
-    while last is None or not last.ended:
-        if last is not None:
+    while good is None or not good.ended:
+        if good is not None:
             sleep(pause)
         try:
-            last, pause = watcher.look(), every
+            for found in asked(watcher.look, slow):
+                if found is not None:
+                    good, pause = found, every
+                    yield found
+                elif good is None:
+                    say("no answer yet: still asked; Ctrl-C ends it")
+                else:
+                    yield _without_answer(good, clock(), "still asked")
         except (ClientError, BotoCoreError) as error:
-            if last is None or not passes(error):
+            if good is None or not passes(error):
                 raise
             pause = min(LONGEST_PAUSE, pause * 2)
-            words = f"no answer, tried again in {pause:.0f} s; shown is what was: {error}"
-            last = last.model_copy(update={"trouble": " ".join(words.split())})
-        yield last
+            yield _without_answer(good, clock(), f"asked again in {pause:.0f} s: {error}")
+
+
+def _without_answer(good: Picture, now: float, words: str) -> Picture:
+    """What was last known, at the time that it is."""
+    since = f"{datetime.fromtimestamp(good.now, UTC):%H:%M:%S} UTC"
+    trouble = f"no answer since {since}, what is shown is of then; {words}"
+    return good.model_copy(update={"trouble": " ".join(trouble.split()), "now": now})
 
 
 def _shower(live: Live | None, console: Console, as_json: bool) -> Callable[[Picture], None]:

@@ -139,6 +139,8 @@ def _speed(p: Picture) -> str:
 
 def _state(p: Picture) -> str:
     words = f"{p.state}: {p.doing}" if p.doing else p.state
+    if p.stepped_at is not None:
+        return f"{words}, last step {span(p.now - p.stepped_at)} ago"
     return words if p.since is None else f"{words}, for {span(p.now - p.since)}"
 
 

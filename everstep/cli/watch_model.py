@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from everstep.contracts.failures import DecisionKind
+from everstep.cli.watch_stage import stage_after, stage_of
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import parse_line
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import spend_of, used
+from everstep.policy.cost import hours, spend_of, used
 
 RATE_READINGS = 200
 """Readings that the pace is taken over: saves and validations between them count."""
@@ -57,6 +57,10 @@ class Picture(BaseModel):
     """Of the state machine, as the rows show it."""
     doing: str = ""
     since: float | None = None
+    stepped_at: float | None = None
+    """Of the newest step, while a job trains."""
+    quiet: bool = False
+    """Nothing was heard for so long that the watchdog's answer is what comes next."""
     next: str = ""
     next_at: float | None = None
     step: int = 0
@@ -80,16 +84,6 @@ class Picture(BaseModel):
     def share(self) -> float | None:
         """Of the steps, 0 to 1."""
         return min(1.0, self.step / self.steps) if self.steps else None
-
-
-class Stage(NamedTuple):
-    """Where the state machine is, and what it will do next."""
-
-    state: str
-    doing: str = ""
-    since: float | None = None
-    next: str = ""
-    next_at: float | None = None
 
 
 def reading(time: float, text: str) -> Reading | None:
@@ -123,16 +117,19 @@ def picture(
     Functions. ``saved``: a committed step that the rows do not have yet."""
     spend = spend_of([*launches, *exports], prices_usd, now)
     alive = execution in ("RUNNING", "PENDING_REDRIVE")
-    stage = _stage(run, launches, exports) if alive else _after(run, execution)
     began = launches[-1].planned_epoch if launches else now
     fresh = [r for r in readings if r.time >= began]
     last = fresh[-1] if fresh else None
+    if alive:
+        stage = stage_of(run, launches, exports, last.time if last else None, now)
+    else:
+        stage = stage_after(run, execution)
     busy = bool(launches) and launches[-1].outcome is None
     step = _step(run, launches, last)
     steps = None if run.adopted else run.spec.stop.steps
     pace = _pace(launches, fresh)
     eta = max(0, steps - step) * pace if steps and pace and alive else None
-    if last is not None and busy and eta is not None and stage.next_at is not None:
+    if last is not None and busy and eta is not None and stage.next_at and not stage.quiet:
         arrives = last.time + eta
         if arrives < stage.next_at:
             stage = stage._replace(next="arrives at its last step", next_at=arrives)
@@ -153,7 +150,7 @@ def picture(
         tokens_per_s=last.tokens_per_s if last and busy else None,
         mfu=last.mfu if last and busy else None,
         saved_step=max([saved, *(x.committed_step or x.resume_step for x in launches)]),
-        spent=f"{spend.gpu_hours:,.2f} GPU hours, "
+        spent=f"{spend.gpu_hours:,.2f} {hours([*launches, *exports])}, "
         + ("price unknown" if spend.usd is None else f"{spend.usd:,.2f} USD on demand"),
         budget=[u.words for u in used(run.spec.budget, spend, now, run.created_epoch)],
         attempts=[_attempt(x, last if x is launches[-1] else None) for x in launches],
@@ -177,79 +174,6 @@ def thinned(values: Sequence[float], most: int) -> list[float]:
         return finite
     edges = [len(finite) * i // most for i in range(most + 1)]
     return [sum(finite[a:b]) / (b - a) for a, b in pairwise(edges) if b > a]
-
-
-def _stage(run: Run, launches: Sequence[Launch], exports: Sequence[Launch]) -> Stage:
-    if run.waiting is not None:
-        return _waits(run)
-    last = launches[-1] if launches else None
-    if last is None:
-        return Stage(State.CHECK_QUOTA, next="plans the first launch")
-    if run.final_step is not None:
-        return _after_training(exports)
-    if last.outcome is None:
-        return _runs(run, last)
-    settled = last.settled_epoch
-    if last.failure is None:
-        done = last.outcome.status == "Completed"
-        state = State.VERIFY_OUTCOME if done else State.CLASSIFY
-        return Stage(state, f"launch {last.launch}", settled)
-    decision = last.decision
-    if decision is None:
-        return Stage(State.DECIDE, f"launch {last.launch}", settled)
-    if decision.kind is DecisionKind.GIVE_UP:
-        return Stage(State.GIVE_UP, decision.reason, settled)
-    words = f"launch {last.launch + 1}: {decision.kind} ({decision.reason})"
-    if not decision.wait_seconds:
-        return Stage(State.CHECK_QUOTA, "", settled, words)
-    # The row has no time of the decision itself: it follows the outcome by some seconds.
-    ends = None if settled is None else settled + decision.wait_seconds
-    return Stage(State.BACKOFF, f"{decision.wait_seconds} s", settled, words, ends)
-
-
-def _waits(run: Run) -> Stage:
-    waiting = run.waiting
-    assert waiting is not None
-    deadline = waiting.since_epoch + run.spec.retry.wait_deadline_hours * 3600 - run.waited_seconds
-    if run.spec.budget.deadline is not None:
-        deadline = min(deadline, run.spec.budget.deadline.timestamp())
-    return Stage(
-        State.WAIT_FOR_ROOM,
-        waiting.reason,
-        waiting.since_epoch,
-        "goes on when there is room; gives up",
-        deadline,
-    )
-
-
-def _runs(run: Run, last: Launch) -> Stage:
-    doing = f"launch {last.launch}, {last.phase or 'not made yet'}"
-    since = last.phase_since_epoch or last.planned_epoch
-    if last.stop_reason is not None:
-        return Stage(State.LAUNCH_ATTEMPT, f"{doing}: being stopped, {last.stop_reason}", since)
-    limit, began = last.max_runtime_seconds, last.started_epoch
-    if limit is None or began is None:
-        return Stage(State.LAUNCH_ATTEMPT, doing, since, "nothing to decide while the job gets on")
-    end = "gives up for the budget" if last.budget_bound else "goes on in a next job"
-    return Stage(State.LAUNCH_ATTEMPT, doing, since, f"run time is over: {end}", began + limit)
-
-
-def _after_training(exports: Sequence[Launch]) -> Stage:
-    if exports and exports[-1].outcome is None:
-        last = exports[-1]
-        doing = f"try {last.launch}, {last.phase or 'not made yet'}"
-        return Stage(State.EXPORT_MODEL, doing, last.phase_since_epoch or last.planned_epoch)
-    return Stage(State.FINISH, "training is done")
-
-
-def _after(run: Run, execution: str) -> Stage:
-    if run.status is RunStatus.DONE:
-        return Stage(State.DONE)
-    if run.status is RunStatus.GAVE_UP:
-        return Stage(State.GIVE_UP, next=f"everstep retry {run.run_id}, once the cause is mended")
-    if run.ended:
-        return Stage(execution, next=f"everstep retry {run.run_id} goes on")
-    return Stage(execution, "its row will follow", next=f"everstep retry {run.run_id}")
 
 
 def _step(run: Run, launches: Sequence[Launch], last: Reading | None) -> int:

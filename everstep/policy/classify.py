@@ -37,7 +37,7 @@ STOP_REASONS: dict[StopReason, tuple[FailureClass, Action, str]] = {
     StopReason.START_TIMEOUT: (F.INFRASTRUCTURE, A.RETRY_REPLACE_NODE, ""),
     StopReason.EXECUTION_STOPPED: (F.USER_STOP, A.DO_NOT_RETRY, "redrive the execution to go on"),
     StopReason.ORPHAN: (F.USER_STOP, A.DO_NOT_RETRY, "its execution was no longer running"),
-    StopReason.BUDGET: (F.BUDGET, A.DO_NOT_RETRY, "raise the spec's budget and start {run_id}-cNN"),
+    StopReason.BUDGET: (F.BUDGET, A.DO_NOT_RETRY, DEFAULTS[F.BUDGET][1]),
     StopReason.IDLE: (F.IDLE, A.RETRY_SAME, "steps were said to be done, and no GPU did any"),
     StopReason.STRAGGLER: (F.STRAGGLER, A.RETRY_REPLACE_NODE, "one rank held all others up"),
 }

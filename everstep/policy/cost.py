@@ -26,9 +26,16 @@ class Spend(BaseModel):
             usd=(self.usd or 0.0) + (other.usd or 0.0) if known else None,
         )
 
-    def __str__(self) -> str:
-        money = "price unknown" if self.usd is None else f"about {self.usd:.2f} USD on demand"
-        return f"{self.gpu_hours:.2f} GPU hours, {money}"
+    def words(self, unit: str) -> str:
+        """``unit``: what the hours are of, see ``hours``."""
+        money = "price unknown" if self.usd is None else f"about {self.usd:,.2f} USD on demand"
+        return f"{self.gpu_hours:,.2f} {unit}, {money}"
+
+
+def hours(places: Iterable[Launch | Target]) -> str:
+    """What ``gpu_hours`` of some places are: hosts' where no type of theirs has an accelerator."""
+    kinds = [INSTANCE_TYPES.get(x.instance_type) for x in places]
+    return "host hours" if kinds and all(k and not k.accelerators for k in kinds) else "GPU hours"
 
 
 class Used(NamedTuple):

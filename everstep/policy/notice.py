@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run
-from everstep.policy.cost import spend_of
+from everstep.policy.cost import hours, spend_of
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
 from everstep.policy.job_request import checkpoint_uri, report_uri
+from everstep.policy.rule import DEFAULTS
 
 Kind = Literal["done", "give_up", "retry", "wait", "budget"]
 
@@ -62,7 +63,7 @@ def notice(
         [f"What to do: {advice(run, kind, failure)}", f"Runbook: {page}"],
         _results(run, launches),
         ["History:", *history(launches)] if launches else [],
-        [f"Spent: {spend}."] if launches else [],
+        [f"Spent: {spend.words(hours(launches))}."] if launches else [],
         [
             *([f"Report, in a minute: {report_uri(run)}"] if kind in ("done", "give_up") else []),
             *(f"{name}: {url}" for name, url in links(run, last)),
@@ -136,11 +137,18 @@ def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
     if kind == "done":
         return "nothing."
     if kind == "budget":
-        return "nothing, or start it anew with a larger budget once it has ended."
+        return f"nothing, or, once it has ended, {concrete(DEFAULTS[FailureClass.BUDGET][1], run)}."
     if failure is not None and failure.failure_class is FailureClass.USER_STOP:
         return "nothing; press Redrive on the execution to go on."
-    hint = (failure.hint if failure else "") or "see the runbook"
+    hint = concrete((failure.hint if failure else "") or "see the runbook", run)
+    if failure is not None and failure.failure_class is FailureClass.BUDGET:
+        return f"{hint} (a Redrive meets the same limit)."
     return f"{hint}. Redrive of the execution goes on where this stopped."
+
+
+def concrete(hint: str, run: Run) -> str:
+    """With the run's own id where a hint has a command."""
+    return hint.replace("everstep retry RUN", f"everstep retry {run.run_id}")
 
 
 def _results(run: Run, launches: Sequence[Launch]) -> list[str]:

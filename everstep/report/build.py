@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everstep import __version__
-from everstep.contracts.failures import Failure
+from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import billed_seconds, cost_of, spend_of
+from everstep.policy.cost import billed_seconds, cost_of, hours, spend_of
 from everstep.policy.goodput import goodput
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.notice import advice, links
@@ -68,6 +68,7 @@ def report(
         spans=cut,
         curve=_curve(run, launches, lines),
         spend=spend_of([*launches, *exports], prices, now),
+        hours_of=hours([*launches, *exports]),
         environment=_environment(run, launches),
         spec=_redacted(run.spec.model_dump(mode="json", exclude_defaults=True)),
         notes=list(_notes(run, launches, lines)),
@@ -91,6 +92,8 @@ def _failure(run: Run, launches: Sequence[Launch]) -> Failure | None:
     last = launches[-1] if launches else None
     if last is None or last.failure is None:
         return None
+    if run.status is RunStatus.STOPPED and last.failure.failure_class is not FailureClass.USER_STOP:
+        return None  # it would have gone on after that one: the stop is the cause, as the note says
     return last.decision.of(last.failure) if last.decision else last.failure
 
 

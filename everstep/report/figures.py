@@ -103,6 +103,8 @@ class Report(_Figures):
     spans: list[Span]
     curve: Curve
     spend: Spend
+    hours_of: str
+    """``GPU hours`` or ``host hours``: what ``spend.gpu_hours`` are."""
     environment: dict[str, str]
     spec: dict[str, Any]
     notes: list[str] = Field(default_factory=list)

@@ -85,7 +85,12 @@ def _tiles(report: Report) -> Iterator[Element]:
             f"{launches} launch{'' if launches == 1 else 'es'}, "
             f"{lost} step{'' if lost == 1 else 's'} done again",
         ),
-        ("spend", "Cost", words.money(report.spend), f"{report.spend.gpu_hours:,.2f} GPU hours"),
+        (
+            "spend",
+            "Cost",
+            words.money(report.spend),
+            f"{report.spend.gpu_hours:,.2f} {report.hours_of}",
+        ),
     )
     for name, title, value, note in tiles:
         yield h(
@@ -148,7 +153,7 @@ def cost(report: Report) -> Element:
              words.money(report.spend))  # fmt: skip
     return section(
         "Cost",
-        table(("job", "hosts", "billed", "GPU hours", "on demand"), [*rows, total]),
+        table(("job", "hosts", "billed", report.hours_of, "on demand"), [*rows, total]),
         h(
             "p",
             "Billed seconds are SageMaker's own; of a job that runs, the seconds so far. On-demand "

@@ -40,12 +40,14 @@ def share(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """``1,234``; from a million on with a word."""
+    """``1,234``; below a hundred ``0.42``; from a million on with a word."""
     if value is None:
         return "unknown"
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if abs(value) >= size:
             return f"{value / size:.2f} {unit}"
+    if abs(value) < 100:
+        return f"{value:.3g}"
     return f"{value:,.0f}"
 
 

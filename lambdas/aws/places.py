@@ -83,5 +83,5 @@ def _failure(cause: str, hint: str) -> Failure:
         action=Action.DO_NOT_RETRY,
         cause=cause,
         rule="plan-attempt",
-        hint=f"{hint}, or add another place to compute, and start {{run_id}}-cNN",
+        hint=f"{hint}, or add another place to compute; everstep retry RUN --set PATH=VALUE",
     )

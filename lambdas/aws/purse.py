@@ -10,6 +10,7 @@ from everstep.policy.figures import of_run
 from everstep.policy.goodput import so_far
 from everstep.policy.job_request import runtime_seconds
 from everstep.policy.own_file_system import own_spend
+from everstep.policy.rule import DEFAULTS
 from everstep.policy.watchdog import Verdict
 from lambdas.aws.services import Services
 
@@ -28,7 +29,7 @@ def allowance(
             action=Action.DO_NOT_RETRY,
             cause=reached or f"the budget leaves {left:.1f} s of the next job",
             rule="plan-attempt",
-            hint="raise the spec's budget and start {run_id}-cNN",
+            hint=DEFAULTS[FailureClass.BUDGET][1],
         )
     whole = runtime_seconds(run.spec)
     bound = left is not None and left < whole

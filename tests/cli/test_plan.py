@@ -24,6 +24,13 @@ def planned(path: Path, *more: str) -> str:
     return result.stdout
 
 
+def test_a_small_run_is_not_rounded_to_nothing() -> None:
+    shown = planned(ROOT / "examples" / "tiny.json", "--tokens-per-s", "1000", "--json")
+    found = json.loads(shown)["compute"][0]["figures"]["gpu_hours"]
+    assert 0 < found["value"] < 1
+    assert found["text"] == f"{found['value']:.3g} host hours"
+
+
 def test_json_holds_mesh_memory_and_verdict() -> None:
     found: dict[str, Any] = json.loads(planned(ROOT / "examples" / "llama2-7b.json", "--json"))
     first = found["compute"][0]

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from everstep.cli import simulate_view
 from everstep.simulate.inputs import load_inputs, load_rates, rate_names
 from everstep.simulate.run import PARTS
+from everstep.simulate.study import Row
 from tests.cli.test_errors import ROOT, check_refused, everstep
 
 QUICK = ("simulate", "--gpus", "1024", "--days", "10", "--seeds", "3")
@@ -40,6 +43,15 @@ def test_json_adds_up_and_names_its_sources() -> None:
     assert any(x["name"] == "halve the restart time" and x["gain"] > 0 for x in told["levers"])
     for name, figure in told["inputs"].items():
         assert figure["source"], name
+
+
+def test_the_end_of_a_run_time_is_not_what_broke(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = dict.fromkeys(PARTS, 0.0)
+    row = Row("Everstep", None, 1, 1, 1, 1, 1, parts, 12.0, 5.0, {}, 0.0, {})
+    simulate_view._policies(SimpleNamespace(rows=[row]))  # type: ignore[arg-type]
+    head, line = capsys.readouterr().out.splitlines()[:2]
+    shown = dict(zip(head.split()[-4:], line.split()[-3:], strict=False))
+    assert (shown["broke"], line.split()[-2]) == ("7", "5")
 
 
 def test_a_person_sees_every_input_and_where_it_is_from() -> None:

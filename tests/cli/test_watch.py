@@ -6,6 +6,8 @@ The golden files are what people see: `python -m tests.cli.test_watch` writes th
 import json
 from io import StringIO
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,8 @@ from everstep.cli.executions import Execution
 from everstep.cli.main import app
 from everstep.cli.watch_draw import Teller, screen, span, sparkline
 from everstep.cli.watch_model import Picture, reading, thinned
-from everstep.contracts.progress import format_line
+from everstep.cli.watch_stage import DOES
+from everstep.contracts.progress import Phase, format_line
 from everstep.contracts.records import Launch, Run, RunStatus
 from tests.cli import watched
 from tests.cli.watched import MOMENTS, NOW, RUN_ID
@@ -124,6 +127,32 @@ def test_a_redriven_run_is_not_over_because_its_row_still_says_so() -> None:
     assert watched.shown(row, [watched.failed(1, watched.OVER)], execution="FAILED").ended
 
 
+def test_a_job_that_says_nothing_is_next_to_be_stopped() -> None:
+    """At three in the morning: is it alive, and if not, who does what and when?"""
+    silent = watched.launch(
+        2,
+        resume_step=51_000,
+        phase=Phase.STEP,
+        phase_since_epoch=NOW - 400,
+        started_epoch=NOW - 1500,
+        max_runtime_seconds=432_000,
+        planned_epoch=NOW - 2000,
+        step_times=[2.0],
+    )
+    found = watched.shown(watched.run(), [silent], watched.readings(51_001, 51_200, NOW - 800))
+    said = screen(found).plain
+    assert "launch 2 trains, last step 7 min ago" in said
+    assert "no new step: stopped as a hang, and started again, in 3 min" in said
+    slow = silent.model_copy(update={"phase": Phase.WARMUP, "phase_since_epoch": NOW - 1800})
+    found = watched.shown(watched.run(), [slow])
+    assert found.doing == "launch 2 starts up: no step yet"
+    assert (found.next, found.next_at) == ("stopped if it still starts up", NOW + 1800)
+
+
+def test_every_phase_has_words() -> None:
+    assert set(DOES) == {None, *Phase}
+
+
 def test_a_run_whose_history_is_gone_is_over(cloud: dict[str, Any]) -> None:
     """Ninety days after its end Step Functions knows nothing; the table does."""
     cloud["run"] = watched.run(status=RunStatus.GAVE_UP, note="gave up")
@@ -156,16 +185,57 @@ class Script:
 def test_throttling_and_a_lost_connection_are_said_and_waited_for() -> None:
     gone, pauses = EndpointConnectionError(endpoint_url="https://x"), list[float]()
     script = Script(MOMENTS["steps"](), throttled(), gone, MOMENTS["steps"](), MOMENTS["done"]())
-    seen = list(watch.looks(script, 3.0, pauses.append))  # type: ignore[arg-type]
-    assert [p.trouble[:32] for p in seen] == [
-        "",
-        "no answer, tried again in 6 s; s",
-        "no answer, tried again in 12 s; ",
-        "",
-        "",
-    ]
+    seen = list(watch.looks(script, 3.0, pauses.append, lambda: NOW + 90))  # type: ignore[arg-type]
+    said = "no answer since 00:53:20 UTC, what is shown is of then; asked again in"
+    assert [p.trouble.partition(" s: ")[0] for p in seen] == ["", f"{said} 6", f"{said} 12", "", ""]
     assert seen[1].step == 51_500
     assert pauses == [3.0, 6.0, 12.0, 3.0]
+    teller = Teller()
+    teller.lines(seen[0])
+    assert teller.lines(seen[1])[0].startswith("00:54:50 no answer since 00:53:20"), (
+        "stamped with the time of the trouble, not of the last answer"
+    )
+
+
+def test_a_server_that_hangs_is_waited_for_aloud() -> None:
+    """It takes the connection and says nothing: no error comes, for a while."""
+    answers, steps = Event(), MOMENTS["steps"]()
+
+    class Hangs(Script):
+        def look(self) -> Picture:
+            found = super().look()
+            if found.ended:
+                assert answers.wait(30)
+            return found
+
+    script = Hangs(steps, MOMENTS["done"]())
+    seen = watch.looks(script, 3.0, lambda _: None, lambda: NOW + 7, 0.01)  # type: ignore[arg-type]
+    assert next(seen) is steps
+    for _ in range(2):
+        waiting = next(seen)
+        assert waiting.trouble.startswith("no answer since 00:53:20 UTC")
+        assert (waiting.step, waiting.now) == (steps.step, NOW + 7)
+    answers.set()
+    *_, last = seen
+    assert (last.status, last.trouble) == ("done", "")
+
+
+def test_a_first_answer_that_does_not_come_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def look() -> Picture:
+        while "no answer yet" not in said:
+            said.extend(capsys.readouterr().err.partition(":")[:1])
+        return MOMENTS["done"]()
+
+    said: list[str] = []
+    hangs = SimpleNamespace(look=look)
+    (last,) = watch.looks(hangs, 3.0, lambda _: None, slow=0.01)  # type: ignore[arg-type]
+    assert last.status == "done"
+
+
+def test_no_question_of_a_watch_takes_longer_than_half_a_minute() -> None:
+    config = Cloud("dev", tries=watch.TRIES, read_timeout=watch.READ_SECONDS)._config
+    seconds = config.connect_timeout + config.read_timeout
+    assert config.retries["max_attempts"] * seconds <= 40
 
 
 @pytest.mark.parametrize("error", [denied(), NoCredentialsError()])

@@ -156,7 +156,7 @@ def done() -> Picture:
 
 def cut_off() -> Picture:
     return steps().model_copy(
-        update={"trouble": "no answer, tried again in 6 s; shown is what was: Rate exceeded"}
+        update={"trouble": "no answer since 00:53:20 UTC, what is shown is of then; still asked"}
     )
 
 

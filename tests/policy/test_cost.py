@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.run_spec import Budget, Group, RunSpec, Target
-from everstep.policy.cost import Spend, over, seconds_left, spend_now, warning
+from everstep.policy.cost import Spend, hours, over, seconds_left, spend_now, warning
 from everstep.policy.job_request import runtime_seconds
 from everstep.policy.retry import History, decide
 from tests.policy.test_retry import K, a_spec, failure_of, launch_of
@@ -30,6 +30,14 @@ def test_a_deadline_needs_a_time_zone() -> None:
     with pytest.raises(ValueError, match="timezone"):
         budget(deadline="2027-01-31T18:00:00")
     assert budget(deadline="2027-01-31T18:00:00Z").deadline is not None
+
+
+def test_hours_of_cpu_types_are_the_hosts() -> None:
+    gpu = launch_of(1, None).model_copy(update={"instance_type": "ml.p5.48xlarge"})
+    cpu = gpu.model_copy(update={"instance_type": "ml.m5.large"})
+    assert [hours(x) for x in ([cpu], [cpu, gpu], [gpu], [])] == [
+        "host hours", "GPU hours", "GPU hours", "GPU hours",
+    ]  # fmt: skip
 
 
 def test_what_runs_costs_from_its_start_on_all_its_nodes() -> None:

@@ -25,7 +25,9 @@ from everstep.contracts.records import (
     export_job_name,
     job_name,
 )
+from everstep.policy.classify import STOP_REASONS
 from everstep.policy.notice import HISTORY_LINES, Notice, history, notice
+from everstep.policy.rule import DEFAULTS
 from tests.lambdas.world import EXECUTION, RUN, SPEC, TEAM
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -188,6 +190,20 @@ def test_the_longest_run_id_still_fits_a_subject() -> None:
         said = say("give_up", "x", [], run=longest, failure=failure)
         assert said.subject.endswith(f": {name}")
         assert f"{RUNBOOK}#{name}\n" in said.body
+
+
+def test_a_spent_budget_says_the_command_and_not_a_redrive() -> None:
+    hint = DEFAULTS[FailureClass.BUDGET][1]
+    spent = OOM.model_copy(update={"failure_class": FailureClass.BUDGET, "hint": hint})
+    body = say("give_up", "x", [FIRST], failure=spent).body
+    assert f"everstep retry {RUN} --set budget.max_usd=N" in body
+    assert "goes on where this stopped" not in body
+    assert f"everstep retry {RUN} --set" in say("budget", "x", [FIRST]).body
+
+
+def test_no_hint_holds_a_field_that_nothing_fills_in() -> None:
+    hints = [hint for _, hint in DEFAULTS.values()] + [hint for *_, hint in STOP_REASONS.values()]
+    assert not [hint for hint in hints if "{" in hint or "cNN" in hint]
 
 
 def test_the_same_decision_has_the_same_id_and_the_next_another() -> None:

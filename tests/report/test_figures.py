@@ -55,6 +55,18 @@ def test_a_run_that_a_person_stopped_has_nothing_to_mend() -> None:
     assert found.advice.startswith("nothing")
 
 
+def test_a_run_that_was_stopped_between_two_launches_was_not_ended_by_the_failure_before() -> None:
+    launches, lines = sample.three_failures()
+    launches = launches[:-1]
+    assert launches[-1].failure is not None
+    note = "stopped by a person: everstep stop, or Stop execution in the console"
+    run = sample.run(RunStatus.STOPPED, note=note)
+    found = report(run, launches, [], lines, now=sample.START + 9000)
+    assert found.cause is None
+    assert note in found.headline
+    assert found.advice.startswith("nothing")
+
+
 def test_every_second_of_the_sample_is_where_it_belongs() -> None:
     found = made()
     # 400 steps of 10 s at last; 101–130 and 201–240 were lost; seven steps waited 2 s for a save.
