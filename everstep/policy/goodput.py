@@ -27,13 +27,17 @@ class Goodput(BaseModel):
     useful_seconds: float
     recomputed_seconds: float
     paid_seconds: float
+    """Hosts were held for so long: of a spot job more than is billed, which is less its saving."""
     steps_lost: int
     """Steps that were done, not saved, and done again."""
 
     @property
     def ratio(self) -> float | None:
-        """None until something was paid for."""
-        return self.useful_seconds / self.paid_seconds if self.paid_seconds else None
+        """None until something was paid for, and where steps claim more time than there was: a
+        program that tells no seconds."""
+        if not self.paid_seconds or self.useful_seconds > self.paid_seconds:
+            return None
+        return self.useful_seconds / self.paid_seconds
 
 
 def goodput(
@@ -49,13 +53,22 @@ def goodput(
             last[one.step] = one.seconds
     useful = sum(last.values())
     done = sum(len({s.step for s in one}) for one in steps.values())
-    paid = sum(billed_seconds(x, now) for x in launches)
+    paid = sum(_held_seconds(x, now) for x in launches)
     return Goodput(
         useful_seconds=useful,
         recomputed_seconds=total - useful,
         paid_seconds=paid,
         steps_lost=done - len(last),
     )
+
+
+def _held_seconds(launch: Launch, now: float) -> float:
+    """BillableTimeInSeconds of a spot job is TrainingTimeInSeconds less the saving (botocore's
+    model of DescribeTrainingJob): the hosts were there from start to end."""
+    billed, outcome = billed_seconds(launch, now), launch.outcome
+    if outcome is None or outcome.started_epoch is None or outcome.ended_epoch is None:
+        return billed
+    return max(billed, outcome.ended_epoch - outcome.started_epoch)
 
 
 def so_far(launch: Launch, first_step: int, spend: Spend) -> float | None:

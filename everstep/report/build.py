@@ -1,5 +1,6 @@
 """Rows and step lines of a run → its report's figures. Pure."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from everstep.policy.notice import advice, links
 from everstep.policy.redact import redact
 from everstep.policy.restarts import restart_time
 from everstep.report.figures import Attempt, Curve, Point, Report, Resume
-from everstep.report.steps import Lines, StepLine, lasting, thinned, times
+from everstep.report.steps import MOST_POINTS, Lines, StepLine, lasting, thinned, times
 from everstep.report.waterfall import Part, spans
 
 
@@ -208,10 +209,10 @@ def _curve(run: Run, launches: Sequence[Launch], lines: Lines) -> Curve:
     def x_of(line: StepLine) -> float:
         return float((_tokens(run, line) if counted else None) or line.step)
 
-    def points(some: Sequence[StepLine]) -> list[Point]:
+    def points(some: Sequence[StepLine], most: int = MOST_POINTS) -> list[Point]:
         return [
             Point(x=x_of(p), step=p.step, loss=p.loss, tokens_per_s=p.tokens_per_s)
-            for p in thinned(some)
+            for p in thinned(some, most)
         ]
 
     def resumes() -> list[Resume]:
@@ -219,17 +220,17 @@ def _curve(run: Run, launches: Sequence[Launch], lines: Lines) -> Curve:
         for launch in launches:
             if not launch.resume_step:
                 continue
-            before = [line for line in went if line.step <= launch.resume_step]
+            before = bisect_right(went, launch.resume_step, key=lambda line: line.step)
             if before:
                 step = launch.resume_step
-                found.append(Resume(launch=launch.launch, step=step, x=x_of(before[-1])))
+                found.append(Resume(launch=launch.launch, step=step, x=x_of(went[before - 1])))
         return found
 
     told = any(line.loss is not None for line in went)
     return Curve(
         unit="tokens" if counted and went else "steps",
         points=points(went),
-        again=[points(stretch) for stretch in lost],
+        again=[points(stretch, max(4, MOST_POINTS // len(lost))) for stretch in lost],
         resumes=resumes(),
         not_finite=[line.step for line in went if line.loss is None][:100] if told else [],
     )

@@ -156,9 +156,9 @@ def cost(report: Report) -> Element:
         table(("job", "hosts", "billed", report.hours_of, "on demand"), [*rows, total]),
         h(
             "p",
-            "Billed seconds are SageMaker's own; of a job that runs, the seconds so far. On-demand "
-            "prices are config's (spot and plans cost less). Warm pools between jobs, storage and "
-            "the control plane are not in it.",
+            "Billed seconds are SageMaker's own, a spot job's fewer by its saving; of a job that "
+            "runs, the seconds so far. On-demand prices are config's (plans cost less). Warm pools "
+            "between jobs, storage and the control plane are not in it.",
             class_="quiet",
         ),
         _exports(report.exports),

@@ -57,9 +57,13 @@ def step_lines(printed: Iterable[tuple[float, str]]) -> list[StepLine]:
 
 def _number(value: Any) -> float | None:
     """A foreign trainer may print anything; NaN is no number that a page can draw."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond any float
+        return None
+    return number if isfinite(number) else None
 
 
 def times(lines: Lines) -> dict[int, list[StepTime]]:

@@ -62,4 +62,7 @@ def money(spend: Spend) -> str:
 
 
 def loss(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4f}"
+    """Four digits; of one that has run away, four that say something."""
+    if value is None:
+        return "unknown"
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"

@@ -73,3 +73,23 @@ def test_never_more_than_all_and_never_less_than_nothing() -> None:
     slow_at_last = launch(1, last_step=10, step_times=[3600.0] * 3)
     assert so_far(slow_at_last, 0, Spend(gpu_hours=1)) == 1
     assert so_far(slow_at_last, 20, Spend(gpu_hours=1)) == 0
+
+
+def test_a_spot_jobs_saving_is_no_goodput() -> None:
+    """SageMaker bills fewer seconds than the hosts were there: three of ten here."""
+    spot = Outcome(
+        status="Completed",
+        secondary_status="Completed",
+        started_epoch=1000.0,
+        ended_epoch=2000.0,
+        billable_seconds=300,
+    )
+    steps = {1: [StepTime(step=n, seconds=SECONDS) for n in range(1, 31)]}
+    found = goodput([launch(1, outcome=spot)], steps, now=0.0)
+    assert (found.paid_seconds, found.ratio) == (1000.0, pytest.approx(0.9))
+
+
+def test_steps_that_claim_more_time_than_there_was_tell_no_goodput() -> None:
+    ran = Outcome(status="Completed", secondary_status="Completed", billable_seconds=60)
+    milliseconds = {1: [StepTime(step=1, seconds=30_000.0)]}
+    assert goodput([launch(1, outcome=ran)], milliseconds, now=0.0).ratio is None

@@ -221,6 +221,30 @@ def test_what_a_trainer_prints_may_be_anything() -> None:
     assert json.loads(json.dumps(whole.model_dump(mode="json"), allow_nan=False))
 
 
+def test_figures_out_of_all_bounds_neither_end_the_report_nor_fill_the_page() -> None:
+    printed = [(300.0, format_line("step", step=1, loss=1e300, tokens=10**400, step_seconds=1e300))]
+    (line,) = step_lines(printed)
+    assert (line.loss, line.tokens) == (1e300, None)
+    own = line._replace(time_epoch=sample.START + 300)
+    found = report(sample.run(), [sample.launch(1, 0, 600, 0)], [], {1: [own]}, now=sample.START)
+    assert found.goodput_ratio is None  # more step time than there was
+    assert "1e+300" in page(found)
+    assert "0" * 100 not in page(found)
+
+
+def test_a_thousand_lost_stretches_are_drawn_with_as_few_points_as_one() -> None:
+    launches, lines = [], {}
+    for n in range(1, 301):
+        begin = n * 700.0
+        launches.append(sample.launch(n, begin, begin + 600, n, sample.HOST))
+        lines[n] = sample.steps(begin + 100, n, n + 40)
+    found = report(sample.run(), launches, [], lines, now=sample.START + 300_000)
+    assert len(found.curve.again) == 299
+    assert sum(map(len, found.curve.again)) <= 1200
+    assert all(s[0].step < s[-1].step for s in found.curve.again)
+    assert [r.step for r in found.curve.resumes] == list(range(1, 301))
+
+
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(4, 60))
 def test_thinning_keeps_ends_and_extremes(losses: list[float | None], most: int) -> None:
     points = [StepLine(float(i), i, loss=loss) for i, loss in enumerate(losses)]
