@@ -1,6 +1,7 @@
 """``everstep plan``: what a run will do to its machines, or what the stacks cost, beforehand."""
 
 from pathlib import Path
+from time import time
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,8 @@ from everstep.cli.cloud import default_env
 from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit
-from everstep.cli.plan_figures import Asked, figures
+from everstep.cli.plan_figures import Asked, Figures, figures
+from everstep.cli.plan_limits import limits
 from everstep.cli.plan_view import show_plan
 from everstep.cli.prices import environments, prices
 from everstep.cli.spec_file import read_json
@@ -66,7 +68,7 @@ def plan(
     held, why = _held(env) if quotas else (None, "--no-quotas")
     asked = Asked(mfu, tokens_per_s, _known(rates), held, why, prices(env or default_env()))
     places = [_place(checked, number) for number in range(len(checked.compute))]
-    foretold = [figures(checked, number, asked) for number in range(len(checked.compute))]
+    foretold = [_foretold(checked, number, asked) for number in range(len(checked.compute))]
     parameters = resolve_model(checked.model).parameters()
     if as_json:
         for place, found in zip(places, foretold, strict=True):
@@ -77,6 +79,11 @@ def plan(
         emit({"parameters": parameters, "compute": places})
         return
     show_plan(parameters, places, foretold, explain)
+
+
+def _foretold(spec: RunSpec, number: int, asked: Asked) -> Figures:
+    found = figures(spec, number, asked)
+    return found | limits(spec, number, found, asked.prices_usd, time())
 
 
 def _known(rates: str) -> str:

@@ -58,7 +58,10 @@ def figures(spec: RunSpec, number: int, asked: Asked) -> Figures:
 
 def _pace(best: Pace | None, asked: Asked) -> Figures:
     if best is None:
-        why = "no accelerator of a known peak, or a program of your own: say --tokens-per-s"
+        why = (
+            "no accelerator of a known peak, fp32 (the known peaks are bf16's), or a program of "
+            "your own: say --tokens-per-s"
+        )
         return {"tokens_per_s": Figure(None, "not foretold", why)}
     if asked.tokens_per_s is not None:
         by, rate_source = "measured", "--tokens-per-s"
@@ -74,7 +77,7 @@ def _pace(best: Pace | None, asked: Asked) -> Figures:
         "tokens": Figure(
             best.tokens,
             f"{count(best.tokens)} tokens",
-            "stop.steps × global_batch × sequence_length",
+            "(stop.steps − start.checkpoint's) × global_batch × sequence_length",
         ),
         "tokens_per_s": Figure(
             best.tokens_per_s, f"{count(best.tokens_per_s)} tokens/s, {by}", rate_source
@@ -90,8 +93,20 @@ def _pace(best: Pace | None, asked: Asked) -> Figures:
     }
 
 
+def usd(amount: float) -> str:
+    """Below one, three digits that count."""
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.3g}"
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
+
+
 def _saving(spec: RunSpec, number: int, save: Saving) -> Figures:
     target = spec.compute[number]
+    if not forecast.of_ours(spec):
+        why = "a program of your own writes what it likes, when it likes: docs/trainer-contract.md"
+        return {"checkpoint_bytes": Figure(None, "not foretold", why)}
     host = INSTANCE_TYPES[target.instance_type].host_gib * GIB
     per = forecast.BYTES_A_WEIGHT[spec.train.optimizer]
     kept = (
@@ -102,18 +117,20 @@ def _saving(spec: RunSpec, number: int, save: Saving) -> Figures:
     return {
         "checkpoint_bytes": Figure(
             save.bytes,
-            f"{save.bytes / GIB:,.1f} GiB",
+            _size(save.bytes),
             f"{per} bytes a trained weight (fp32, moments)",
         ),
         "checkpoint_host_bytes": Figure(
             save.host_bytes,
-            f"{save.host_bytes / GIB:,.1f} GiB of host memory ({share(held)})"
+            f"{_size(save.host_bytes)} of host memory ({share(held)})"
             + ("" if held < 0.8 else ": too much, take more hosts or a larger type"),
             kept,
         ),
         "checkpoint_interval_seconds": Figure(
             save.interval_seconds or None,
-            f"{seconds(save.interval_seconds or None)}: {save.reason}",
+            f"{seconds(save.interval_seconds)}: {save.reason}"
+            if save.interval_seconds
+            else f"{save.reason}; a step's time is not foretold",
             "policy/checkpoint_interval.py; a save's stall and duration are the simulator's, "
             "published for a 7B model (everstep/simulate/data/inputs.json)",
         ),
@@ -161,7 +178,8 @@ class _Expected:
         return {
             "expected_failures": Figure(
                 self.failures,
-                f"{self.failures:,.1f} over the run"
+                (f"{self.failures:,.1f}" if self.failures >= 1 else f"{self.failures:.2g}")
+                + " over the run"
                 + (f"; {self.run_times:,.1f} ends of a job's run time" if self.run_times else ""),
                 f"{by}; at the end of stop.max_runtime_hours a next job goes on",
             ),
@@ -181,12 +199,12 @@ def _prices(spec: RunSpec, number: int, asked: Asked) -> Figures:
     found: Figures = {}
     if own is not None:
         found["on_demand_usd_hour"] = Figure(
-            own, f"{own:.2f} USD (config)", "prices_usd of config: yours"
+            own, f"{usd(own)} USD (config)", "prices_usd of config: yours"
         )
     elif known is not None:
         found["on_demand_usd_hour"] = Figure(
             known.on_demand,
-            f"{known.on_demand:.2f} USD ({prices.on_demand_date(name)})",
+            f"{usd(known.on_demand)} USD ({prices.on_demand_date(name)})",
             f"{prices.on_demand_source(name)}; table read {prices.READ}",
         )
     else:
@@ -196,14 +214,14 @@ def _prices(spec: RunSpec, number: int, asked: Asked) -> Figures:
     spot, plan = (known.spot, known.plan) if known else (None, None)
     found["spot_usd_hour"] = Figure(
         spot,
-        f"{spot[0]:.2f} to {spot[1]:.2f} USD ({prices.SPOT_DATE})"
+        f"{usd(spot[0])} to {usd(spot[1])} USD ({prices.SPOT_DATE})"
         if spot
         else "unknown: a market's price",
         f"{prices.SPOT_OF}; table read {prices.READ}",
     )
     found["plan_usd_hour"] = Figure(
         plan,
-        f"{plan:.2f} USD ({prices.PLAN_DATE})" if plan else "unknown",
+        f"{usd(plan)} USD ({prices.PLAN_DATE})" if plan else "unknown",
         f"{prices.PLAN_OF}; table read {prices.READ}",
     )
     return found
@@ -239,8 +257,10 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
     row, middle = expected.row, sum(price) / 2
     low = price[0] * hours * fast * expected.goodput / max(row.p95, 1e-3)
     high = price[1] * hours * slow * expected.goodput / max(row.p5, 1e-3)
-    usd = middle * hours
-    text = f"{count(usd)} USD ({count(low)} to {count(high)}), {target.purchase.replace('_', ' ')}"
+    whole = middle * hours
+    text = (
+        f"{count(whole)} USD ({count(low)} to {count(high)}), {target.purchase.replace('_', ' ')}"
+    )
     source = (
         "price × hosts × duration; from "
         + ("" if given else f"MFU {forecast.MFU_RANGE[1]:g}, ")
@@ -249,15 +269,7 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
         + "the 5th and the highest. Waiting for capacity is counted though it is not billed; "
         "storage, warm pools and groups beside the training hosts are not"
     )
-    found["cost_usd"] = Figure({"expected": usd, "low": low, "high": high}, text, source)
-    if spec.budget.max_usd is not None:
-        part = spec.budget.max_usd / usd if usd else None
-        found["budget_usd"] = Figure(
-            spec.budget.max_usd,
-            f"{count(spec.budget.max_usd)} USD: {share(part)} of what is expected"
-            + ("" if part is None or part >= 1 else "; it ends the run before its last step"),
-            "budget.max_usd ÷ expected cost",
-        )
+    found["cost_usd"] = Figure({"expected": whole, "low": low, "high": high}, text, source)
     return found
 
 

@@ -23,6 +23,8 @@ LABELS = {
     "gpu_hours": "paid for",
     "cost_usd": "cost",
     "budget_usd": "budget",
+    "budget_gpu_hours": "budget",
+    "budget_deadline": "budget",
 }
 PARTS = {
     "parameters": "fp32 shards",
@@ -74,6 +76,6 @@ def _memory(line: Any, place: Mapping[str, Any]) -> None:
         line(f"memory {part}", f"{size / GIB:.2f} GiB", f"{PARTS[part]}; {MEMORY}")
     usable = f"{place['gpu_bytes'] / GIB:.2f} GiB"
     line("memory usable", usable, "nine tenths of the GPU: the rest is assumed for CUDA and NCCL")
-    would = place["would_fit"] or "nothing tried"
+    would = place["would_fit"] or "none of the changes that were tried"
     verdict = "yes" if place["fits"] else f"no; would: {would}"
     line("fits", verdict, "total ≤ usable; else the first of a few changes, from cheap to dear")

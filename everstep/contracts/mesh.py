@@ -67,7 +67,8 @@ def world_problem(parallelism: Parallelism, world_size: int, where: str) -> Prob
 
 
 def shape_problems(shape: ModelConfig, parallelism: Parallelism, train: Train) -> Iterator[Problem]:
-    """Whatever the world: can this model be cut so?"""
+    """Whatever the world: is this a Llama's shape, and can it be cut so?"""
+    yield from _head_problems(shape)
     tensor, pipeline = parallelism.tensor, parallelism.pipeline
     for name, size in (
         ("kv_heads", shape.kv_heads),
@@ -112,6 +113,26 @@ def shape_problems(shape: ModelConfig, parallelism: Parallelism, train: Train) -
             value=pipeline if pipeline > 1 else tensor,
             message="the model's embeddings are tied, and would lie on more than one rank",
             hint="use replicate and shard, or set model.tied_embeddings to false",
+        )
+
+
+def _head_problems(shape: ModelConfig) -> Iterator[Problem]:
+    """What torch would say on hosts that are paid for, and without a name."""
+    dim, heads, kv_heads = shape.dim, shape.heads, shape.kv_heads
+    if dim % heads or shape.head_dim % 2:
+        yield Problem(
+            path="model.config.heads",
+            value=heads,
+            message=f"dim {dim} is not a multiple of 2 × heads: rotary positions turn pairs of "
+            "a head's values",
+            hint=f"dim {2 * heads * max(1, round(dim / (2 * heads)))}, or other heads",
+        )
+    if heads % kv_heads:
+        yield Problem(
+            path="model.config.kv_heads",
+            value=kv_heads,
+            message=f"does not divide heads {heads}: each is shared by as many query heads",
+            hint=f"kv_heads {max(n for n in range(1, min(heads, kv_heads) + 1) if heads % n == 0)}",
         )
 
 

@@ -31,7 +31,7 @@ class Pace(NamedTuple):
 
     tokens_per_step: int
     tokens: int
-    """Of the whole run."""
+    """Of the whole run; of one that goes on from another's checkpoint, what is left."""
     tokens_per_s: float
     step_seconds: float
     train_seconds: float
@@ -49,27 +49,34 @@ class Saving(NamedTuple):
     reason: str
 
 
+def of_ours(spec: RunSpec) -> bool:
+    """The reference trainer: of another program nothing but its hosts is known."""
+    return spec.trainer.command == Trainer().command
+
+
 def pace(
     spec: RunSpec, target: Target, mfu: float, tokens_per_s: float | None = None
 ) -> Pace | None:
     """By ``mfu``, unless the rate is given. None where no rate can be told: accelerators without a
-    known peak, CPUs, and programs that are not the reference trainer."""
+    known peak, CPUs, fp32 (the peaks are bf16's), and programs that are not the reference trainer.
+    """
     shape, recipe = resolve_model(spec.model), spec.train
     each = flops_per_token(shape, recipe.sequence_length)
     kind = INSTANCE_TYPES[target.instance_type]
     peak = peak_flops(kind.accelerator) if kind.gpus else None
     whole = None if peak is None else peak * kind.gpus * target.nodes
     if tokens_per_s is None:
-        if whole is None or spec.trainer.command != Trainer().command:
+        if whole is None or recipe.dtype == "fp32" or not of_ours(spec):
             return None
         tokens_per_s = whole * mfu / each
     step = recipe.global_batch * recipe.sequence_length
+    tokens = step * (spec.stop.steps - spec.start.step)
     return Pace(
         tokens_per_step=step,
-        tokens=step * spec.stop.steps,
+        tokens=tokens,
         tokens_per_s=tokens_per_s,
         step_seconds=step / tokens_per_s,
-        train_seconds=step * spec.stop.steps / tokens_per_s,
+        train_seconds=tokens / tokens_per_s,
         flops_per_token=each,
         peak_flops=whole,
     )
@@ -113,7 +120,7 @@ def host_copy(spec: RunSpec, target: Target) -> int:
 
 def host_problems(spec: RunSpec) -> Iterator[Problem]:
     """Refuses what a host's memory cannot hold whatever else it holds: the copy alone."""
-    if spec.trainer.command != Trainer().command:
+    if not of_ours(spec):
         return
     for number, target in enumerate(spec.compute):
         copy, has = host_copy(spec, target), INSTANCE_TYPES[target.instance_type].host_gib

@@ -18,9 +18,11 @@ PARTS: dict[Part, tuple[str, str]] = {
 
 
 def seconds(value: float | None) -> str:
-    """The two largest units: ``41.3 s``, ``12 min 5 s``, ``3 d 4 h``."""
+    """The two largest units: ``9 ms``, ``41.3 s``, ``12 min 5 s``, ``3 d 4 h``."""
     if value is None:
         return "unknown"
+    if 0 < value < 0.05:
+        return f"{1000 * value:.2g} ms"
     if value < 60:
         return f"{value:.1f} s"
     whole = round(value)

@@ -135,12 +135,63 @@ def test_what_is_measured_goes_before_what_is_assumed() -> None:
     assert half["tokens_per_s"]["text"].endswith("at MFU 0.2")
 
 
-def test_a_budget_that_ends_the_run_is_said(tmp_path: Path) -> None:
-    raw = json.loads(BIG.read_text())
-    raw["budget"] = {"max_usd": 1_000_000}
+def figures_of(tmp_path: Path, changes: dict[str, Any], source: Path = BIG) -> dict[str, Any]:
     path = tmp_path / "spec.json"
-    path.write_text(json.dumps(raw))
-    assert "it ends the run before its last step" in planned(path)
+    path.write_text(json.dumps({**json.loads(source.read_text()), **changes}))
+    return dict(json.loads(planned(path, "--json"))["compute"][0]["figures"])
+
+
+def test_each_limit_of_a_budget_is_told_in_hosts_time(tmp_path: Path) -> None:
+    """16 hosts × 8 GPUs at 63.296 USD a host-hour, for more than a hundred days."""
+    short = {"max_usd": 0.01, "max_gpu_hours": 128, "deadline": "2020-01-01T00:00:00Z"}
+    found = figures_of(tmp_path, {"budget": short})
+    assert found["budget_usd"]["value"]["seconds"] == pytest.approx(0.01 / 16 / 63.296 * 3600)
+    assert found["budget_gpu_hours"]["text"].startswith("128 GPU hours: 1 h of these hosts; it")
+    assert found["budget_deadline"]["value"]["seconds"] < 0
+    for name in ("budget_usd", "budget_gpu_hours", "budget_deadline"):
+        assert "it ends the run before its last step" in found[name]["text"]
+    assert found["budget_usd"]["text"].startswith("0.01 USD: ")
+    assert "refused: config's prices_usd lacks ml.p5.48xlarge" in found["budget_usd"]["text"]
+    ample = figures_of(tmp_path, {"budget": {"max_gpu_hours": 1e6}})["budget_gpu_hours"]
+    assert "ends" not in ample["text"]
+
+
+def test_a_budget_is_counted_on_demand_whatever_is_bought(tmp_path: Path) -> None:
+    spot = {"instance_type": "ml.p5.48xlarge", "nodes": 16, "purchase": "spot"}
+    found = figures_of(tmp_path, {"compute": [spot], "budget": {"max_usd": 1_500_000}})
+    assert found["cost_usd"]["value"]["expected"] < 1_500_000  # at spot's price it would do
+    assert "it ends the run" in found["budget_usd"]["text"]
+
+
+def test_a_budget_is_told_where_nothing_else_is_foretold(tmp_path: Path) -> None:
+    tiny = ROOT / "examples" / "tiny.json"
+    found = figures_of(tmp_path, {"budget": {"max_gpu_hours": 2}}, tiny)
+    assert found["budget_gpu_hours"]["text"] == "2 GPU hours: 1 h of these hosts"
+
+
+def test_what_another_run_has_done_is_not_done_again(tmp_path: Path, big: dict[str, Any]) -> None:
+    begin = {"checkpoint": "former/step-00200000.00001"}
+    left = figures_of(tmp_path, {"start": begin})
+    for name in ("tokens", "training_seconds"):
+        assert left[name]["value"] == pytest.approx(big["figures"][name]["value"] / 5)
+    weights = figures_of(tmp_path, {"start": {**begin, "weights_only": True}})
+    assert weights["tokens"] == big["figures"]["tokens"]
+
+
+def test_no_rate_is_told_where_the_peak_is_another_types(tmp_path: Path) -> None:
+    """An H100's plain fp32 is a fifteenth of its bf16, TF32 is off: MFU 0.4 would be a fable."""
+    train = json.loads(BIG.read_text())["train"]
+    found = figures_of(tmp_path, {"train": {**train, "dtype": "fp32"}})
+    assert found["tokens_per_s"]["value"] is None
+    assert "fp32" in found["tokens_per_s"]["source"]
+    assert "cost_usd" not in found
+
+
+def test_of_a_program_of_ones_own_no_checkpoint_is_foretold(tmp_path: Path) -> None:
+    found = figures_of(tmp_path, {"trainer": {"command": ["python", "mine.py"]}})
+    assert found["checkpoint_bytes"]["value"] is None
+    assert "checkpoint_interval_seconds" not in found
+    assert found["on_demand_usd_hour"]["value"] == 63.296
 
 
 def test_quotas_are_compared_where_they_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +220,9 @@ def test_quotas_are_compared_where_they_can_be_asked(monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_foretold_says_what_would_help() -> None:
     text = planned(ROOT / "examples" / "tiny.json")
     assert "not foretold" in text
-    assert "0.12 USD (list price" in text
+    assert "0.115 USD (list price" in text
+    assert "2.6 MiB" in text
+    assert "checkpoint.every_steps 10; a step's time is not foretold" in text
     explained = planned(ROOT / "examples" / "tiny.json", "--explain")
     assert "say --tokens-per-s" in explained
 
