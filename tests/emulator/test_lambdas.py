@@ -47,7 +47,7 @@ LIFE = """
     def handler(event, context):
         print("hello from", event["do"])
         if event["do"] == "sleep":
-            time.sleep(30)
+            time.sleep(300)
         if event["do"] == "exit":
             os._exit(3)
         if event["do"] == "raise":
@@ -108,7 +108,7 @@ def test_errors_have_lambdas_shape(cloud: Cloud) -> None:
     begun = time.monotonic()
     payload, error = cloud.invoke(name, {"do": "sleep"})
     assert payload["errorType"] == "Sandbox.Timedout"
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 100
 
 
 def test_logs_go_to_the_functions_group(cloud: Cloud) -> None:

@@ -9,9 +9,10 @@ from everstep.contracts.failures import FailureClass
 from everstep.contracts.payloads import State
 from everstep.contracts.records import RunStatus
 from everstep.policy.data_tasks import LONGEST_HOURS, MOST_TRIES
+from tests.lambdas.crashes import ends_the_same_wherever_it_dies
 from tests.lambdas.test_file_system import LUSTRE
 from tests.lambdas.test_lives import Life, end, launched
-from tests.lambdas.world import RUN, TEAM, Crash, World, a_world, refuse
+from tests.lambdas.world import RUN, TEAM, World, refuse
 
 PRELOAD = {"data": {"prefix": "stdlib", "mode": "fsx", "preload": True}}
 EXPORT = {"checkpoint": {"storage": "fsx", "export": True}}
@@ -118,30 +119,11 @@ def test_a_task_that_never_ends_fits_the_history_and_is_given_up(world: World) -
 
 
 def test_dying_at_any_call_makes_no_second_task() -> None:
-    def steps(crash: int, *, lost: bool) -> tuple[int, str, int]:
-        with a_world() as world:
-            Tasks(world, ["SUCCEEDED"])
-            run = life(world, **PRELOAD)
-            honest, calls = world.act, 0
+    def preloaded(world: World) -> tuple[State, int]:
+        Tasks(world, ["SUCCEEDED"])
+        return life(world, **PRELOAD).go(), len(world.fsx.tasks)
 
-            def act(state: State, payload: dict[str, Any], services: Any = None) -> Any:
-                nonlocal calls
-                if state is not State.PREPARE_STORAGE:
-                    return honest(state, payload)
-                try:
-                    answer = honest(state, payload, world.services(crash - calls, lost=lost))
-                except Crash:
-                    answer = honest(state, payload)
-                calls += world.calls
-                return answer
-
-            world.act = act  # type: ignore[method-assign]
-            where = run.go()
-            return calls, where, len(world.fsx.tasks)
-
-    calls, *whole = steps(0, lost=False)
+    calls = ends_the_same_wherever_it_dies(
+        State.PREPARE_STORAGE, preloaded, (State.LAUNCH_ATTEMPT, 1)
+    )
     assert calls > 5
-    assert whole == [State.LAUNCH_ATTEMPT, 1]
-    for call in range(1, calls + 1):
-        for lost in (True, False):
-            assert list(steps(call, lost=lost)[1:]) == whole, (call, lost)

@@ -37,7 +37,10 @@ def moved(env: str, region: str) -> dict[str, Any]:
     return raw | {"region": region}
 
 
-def _synthesises(env: str, region: str, folder: Path) -> None:
+@pytest.mark.everywhere
+@pytest.mark.parametrize("region", WHERE)
+@pytest.mark.parametrize("env", environments())
+def test_every_environment_everywhere(env: str, region: str, tmp_path: Path) -> None:
     raw = moved(env, region)
     config, problems = check(raw)
     if "budget" in raw and REGIONS[region] != "aws":
@@ -46,25 +49,13 @@ def _synthesises(env: str, region: str, folder: Path) -> None:
         del raw["budget"]
         config, problems = check(raw)
     assert config is not None, problems
-    found = synthesise(env, folder, config)
+    found = synthesise(env, tmp_path, config)
     assert found.report == []
     assert found.missing == []
     for other in {"aws", "aws-cn", "aws-us-gov"} - {REGIONS[region]}:
         for part, template in found.templates.items():
             text = json.dumps([r.get("Properties") for r in template["Resources"].values()])
             assert f"arn:{other}:" not in text, (part, other)
-
-
-@pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1"])
-def test_prod_in_another_partition(region: str, tmp_path: Path) -> None:
-    _synthesises("prod", region, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("region", WHERE)
-@pytest.mark.parametrize("env", environments())
-def test_every_environment_everywhere(env: str, region: str, tmp_path: Path) -> None:
-    _synthesises(env, region, tmp_path)
 
 
 def test_regions_are_those_that_botocore_knows() -> None:

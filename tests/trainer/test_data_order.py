@@ -205,9 +205,9 @@ def test_a_mixtures_fingerprint_is_over_all_of_it(two: list[Dataset]) -> None:
 def test_a_far_position_costs_no_more(two: list[Dataset]) -> None:
     def seconds(position: int) -> float:
         samples = _mixture(two)
-        began = time.perf_counter()
+        began = time.process_time()
         samples.batch(range(position, position + 4))
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     near = min(seconds(0) for _ in range(5))
     far = min(seconds(4 * 10**12) for _ in range(5))
