@@ -19,9 +19,7 @@ def ends_the_same_wherever_it_dies(of: State, life: Callable[[World], Any], want
     return calls
 
 
-def _lived(
-    of: State, life: Callable[[World], Any], crash: int, *, lost: bool
-) -> tuple[int, Any]:
+def _lived(of: State, life: Callable[[World], Any], crash: int, *, lost: bool) -> tuple[int, Any]:
     """``crash``: the call, counted over all turns of the state; 0 for none."""
     with a_world() as world:
         honest, calls = world.act, 0
