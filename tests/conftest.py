@@ -13,13 +13,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("everstep", deadline=None)
 settings.load_profile("everstep")
 
-SHARED = ("chaos", "emulator", "report", "scenarios", "stacks")
-"""Folders whose tests share what is dear to make: an emulator, a deployment, a synthesis."""
+SHARED = ("cloud", "lab", "own_lab", "prod", "more")
+"""Fixtures that many files of a folder share: an emulator, a deployment, a synthesis."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` one worker takes such a folder; elsewhere it takes a file."""
+    """With ``--dist loadgroup`` one worker takes all tests of such a fixture, and else of a file,
+    in their order."""
     for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARED else item.path.stem))
+        given = getattr(item, "fixturenames", ())
+        shared = next((name for name in SHARED if name in given), item.path.stem)
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{shared}"))

@@ -158,7 +158,6 @@ class Run(BaseModel):
     budget_warned: bool | None = None
     waiting: Waiting | None = None
     waited_seconds: float = 0.0
-    dataset_vocab_size: int | None = None
     adopted: Adopted | None = None
     """Set where the run began as a job made elsewhere: ``spec`` then only holds its limits."""
     preload: DataTask | None = None

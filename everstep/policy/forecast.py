@@ -29,7 +29,6 @@ BYTES_A_WEIGHT = {"adamw": 12, "sgd": 4}
 class Pace(NamedTuple):
     """Of training alone: no failure, no save."""
 
-    tokens_per_step: int
     tokens: int
     """Of the whole run; of one that goes on from another's checkpoint, what is left."""
     tokens_per_s: float
@@ -72,7 +71,6 @@ def pace(
     step = recipe.global_batch * recipe.sequence_length
     tokens = step * (spec.stop.steps - spec.start.step)
     return Pace(
-        tokens_per_step=step,
         tokens=tokens,
         tokens_per_s=tokens_per_s,
         step_seconds=step / tokens_per_s,

@@ -25,7 +25,6 @@ class Goodput(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     useful_seconds: float
-    recomputed_seconds: float
     paid_seconds: float
     """Hosts were held for so long: of a spot job more than is billed, which is less its saving."""
     steps_lost: int
@@ -46,17 +45,14 @@ def goodput(
     """``steps`` by launch number. Of a step done more than once only the last time was useful.
     A job that runs is paid for until ``now`` (epoch seconds)."""
     last: dict[int, float] = {}
-    total = 0.0
     for number in sorted(steps):
         for one in steps[number]:
-            total += one.seconds
             last[one.step] = one.seconds
     useful = sum(last.values())
     done = sum(len({s.step for s in one}) for one in steps.values())
     paid = sum(_held_seconds(x, now) for x in launches)
     return Goodput(
         useful_seconds=useful,
-        recomputed_seconds=total - useful,
         paid_seconds=paid,
         steps_lost=done - len(last),
     )

@@ -177,16 +177,6 @@ CHECKPOINT = (
     r"checkpoint|\bckpt|state_?dict|optimizer states?|safetensors|\bweights\b|\.distcp|\.pt\b|\.pth"
     r"|\bmodel file|\bpretrained"
 )
-CONFIG = (
-    r"config|\bargument|\bargs?\b|\bflags?\b|\boptions?\b|hyper-?param|\bparameter|\bsettings?\b|en"
-    r"v(?:ironment)? ?var|\bfield\b|\byaml|\btoml|world[_ -]?size|\bparallel|batch[_ -]?size"
-    r"|\bnum[_ ]"
-    r"|\bversions?\b|compute capability|\blibrary|\bplugins?\b|shared object|\.so\b|dependenc|\bpac"
-    r"kages?\b|\bkeys?\b|\bdriver|\binstall|\bbackend|\bprecision|\bbf16|\bfp8|\bsecurity group"
-    r"|\bsubnet|\bvpc\b|\bregion|\binterface|\bregistry|\bspec\b|\brole\b|\bpolic(?:y|ies)|\bschema"
-    r"|\bdivisible|\bname\b|\bvalue\b|\b--[a-z]|\brepo(?:sitory)?\b|\bhub\b|\bmodel (?:id|name|ty"
-    r"pe|path)|\bgpus? (?:required|requested)|\bprovider|\bformat\b|\bcuda\b"
-)
 IMAGE = (
     r"\bimage|\bcontainer|\bdocker|\becr\b|entry ?point|\bcommand|\bscripts?\b|executable|\bruntime"
     r"|\bmanifest|\binterpreter|\bbinary\b|\bmount"

@@ -8,7 +8,7 @@ from statistics import fmean, quantiles, stdev
 
 from everstep.policy.checkpoint_interval import optimum
 from everstep.simulate.closed_form import young as young_of
-from everstep.simulate.draws import Strike, strikes
+from everstep.simulate.draws import strikes
 from everstep.simulate.policies import ByHand, Everstep, Make, Oracle, RetryStrategy
 from everstep.simulate.production import Production
 from everstep.simulate.run import PARTS, Tally
@@ -18,7 +18,6 @@ THREE_HOURS = 3 * 3600.0
 FEW = 40
 """Seeds of sweeps: paired with the same failures, their differences need no more."""
 POINTS = 13
-Fates = Sequence[Sequence[Strike]]
 
 
 @dataclass(frozen=True)

@@ -124,4 +124,4 @@ def past_every_handler(lab: Lab, run_id: str, arn: str) -> None:
 
 def none_left(lab: Lab, run_id: str, arn: str) -> None:
     """Every handler has met its death."""
-    lab.until(lambda: lab.control.status()["faults_left"] == {}, "no handler left that lives", 20)
+    lab.until(lambda: lab.control.status()["faults_left"] == {}, "no handler left that lives")

@@ -190,7 +190,7 @@ def _stop_redrive(lab: Lab, run_id: str, arn: str, job: str, at_once: bool) -> b
     """Someone presses *Stop execution*, and *Redrive*: at once, or once the job has stopped."""
     machine = lab.cloud.client("stepfunctions")
     machine.stop_execution(executionArn=arn)
-    lab.until(lambda: _status(lab, arn) != "RUNNING", f"the stop of {arn}", 30)
+    lab.until(lambda: _status(lab, arn) != "RUNNING", f"the stop of {arn}")
     if _status(lab, arn) != "ABORTED":
         return False  # it had just ended by itself
     if not at_once:

@@ -32,7 +32,7 @@ TRUST = {
 ALLOW_ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
     """The first true value of ``condition``."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -113,7 +113,7 @@ class Cloud:
         found: dict[str, Any] = self("stepfunctions").describe_execution(executionArn=execution)
         return found
 
-    def ended(self, execution: str, seconds: float = 30.0) -> dict[str, Any]:
+    def ended(self, execution: str, seconds: float = 120.0) -> dict[str, Any]:
         """The execution's description once it is no longer running."""
         until(lambda: self.described(execution)["status"] != "RUNNING", seconds)
         return self.described(execution)

@@ -270,7 +270,7 @@ def test_a_failed_message_alone_comes_back_and_ends_in_the_dead_letter_queue(
     for body in ("good", "poison"):
         cloud("sqs").send_message(QueueUrl=stack.outputs["Queue"], MessageBody=body)
     dead = {"QueueUrl": stack.outputs["Dead"], "WaitTimeSeconds": 0}
-    until(lambda: cloud("sqs").receive_message(**dead).get("Messages"), 20)
+    until(lambda: cloud("sqs").receive_message(**dead).get("Messages"))
     assert stack.bodies().count("poison") == 2
     assert stack.bodies().count("good") == 1
 

@@ -37,7 +37,7 @@ def said(process: subprocess.Popen[str]) -> str:
     """The next line. ``communicate`` knows nothing of what ``readline`` read ahead."""
     assert process.stdout
     line = process.stdout.readline()
-    assert process.wait(10) == 0
+    assert process.wait(30) == 0
     return line
 
 

@@ -49,7 +49,7 @@ def test_start_is_idempotent_and_stop_ends_all(tmp_path: Path) -> None:
     found = status(tmp_path)
     assert (found["running"], found["endpoint"]) == (True, endpoint.endpoint)
     assert stop(tmp_path)
-    until(lambda: not any(alive(pid) for pid in pids), 10)
+    until(lambda: not any(alive(pid) for pid in pids), 20)
     assert not (tmp_path / "emulator.json").exists()
     assert status(tmp_path) == {"running": False}
     assert not stop(tmp_path)
@@ -65,7 +65,7 @@ def test_two_starts_at_once_are_one(tmp_path: Path) -> None:
 def test_kill_leaves_nothing_behind(tmp_path: Path) -> None:
     endpoint, pids = busy(tmp_path)
     os.kill(endpoint.pid, signal.SIGKILL)
-    until(lambda: not any(alive(pid) for pid in pids), 15)
+    until(lambda: not any(alive(pid) for pid in pids), 20)
     assert status(tmp_path) == {"running": False}
 
 

@@ -70,7 +70,7 @@ def test_every_handler_imports_with_nothing_but_the_bundle_and_the_layer(tmp_pat
         [sys.executable, "-I", "-S", "-c", IMPORT_ALL, str(bundle), str(layer), *HANDLERS],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={
             "AWS_DEFAULT_REGION": "us-east-1",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -353,15 +354,16 @@ UNITS = ["a.", "A-", "[a] ", " ", "secret", "://a:", "x" * 50 + "=", "a_", "1", 
 UNITS += ["s3 ", "node ", "pull ", "timeout ", "shard ", "not ", "no ", "memory ", "is "]
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_megabyte_of_anything_is_classified_in_no_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
+    began = time.process_time()
     failure = classify(failed(text, text, failure_file=FailureFile(kind="E", message=text)))
     assert failure.failure_class in set(F)
     assert len(failure.cause) < 1_000
     once = redact(text[:100_000])
     assert redact(once) == once
+    assert time.process_time() - began < 10
 
 
 # --- the table --------------------------------------------------------------------------------

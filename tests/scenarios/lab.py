@@ -34,7 +34,7 @@ FOREIGN = {
     "trainer": {"command": ["python", "tests/scenarios/foreign.py"]},
     "stop": {"steps": 40, "max_runtime_hours": 1},
 }
-DEADLINE = 180.0
+DEADLINE = 300.0
 QUOTA = "ml.m5.large for training job usage"
 QUOTA_VALUE = 4
 """Set once: handlers keep quotas for a while. Every scenario needs two, one needs all four."""

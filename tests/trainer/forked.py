@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from tests.trainer.harness import SMALL, Lines, free_port, progress
+from tests.trainer.harness import PATIENCE, SMALL, Lines, free_port, progress
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["trainer.main", "trainer.train", "boto3", "tests.trainer.forked"])
@@ -60,7 +60,7 @@ class Rank:
     news: Connection
     output: Path
 
-    def wait_until_held(self, seconds: float = 60) -> None:
+    def wait_until_held(self, seconds: float = PATIENCE) -> None:
         try:
             assert self.news.poll(seconds), f"never held\n{self.output.read_text()}"
             assert self.news.recv() == "held"
@@ -82,7 +82,7 @@ class Ranks:
     def text(self) -> str:
         return "\n".join(rank.output.read_text() for rank in self.ranks)
 
-    def wait(self, seconds: float = 60) -> list[int | None]:
+    def wait(self, seconds: float = PATIENCE) -> list[int | None]:
         for rank in self.ranks:
             rank.process.join(seconds)
         return [rank.process.exitcode for rank in self.ranks]

@@ -18,6 +18,8 @@ from trainer.verify import main as verify_main
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCAB = 64
+PATIENCE = 300.0
+"""Seconds for what comes within ten on a quiet machine: no test's verdict."""
 HELD = 21
 """Windows of the held-out dataset: not a multiple of the global batch, 8."""
 SMALL = {
@@ -71,12 +73,12 @@ class Job:
                 self.log.append(text)
                 self._news.notify_all()
 
-    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60) -> None:
+    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = PATIENCE) -> None:
         """Until a progress line is as wanted."""
         with self._news:
             assert self._news.wait_for(lambda: any(map(wanted, self.lines)), seconds), self.text
 
-    def wait(self, seconds: float = 90) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         code = self.process.wait(seconds)
         self.reader.join(10)
         return code

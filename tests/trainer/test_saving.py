@@ -178,7 +178,7 @@ def test_loading_needs_no_more_memory_than_training(tmp_path: Path) -> None:
             [sys.executable, "-c", _PROGRAM, what, str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return int(done.stdout.split()[-1])
