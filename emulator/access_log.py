@@ -13,6 +13,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from emulator import cfn_fsx
 from emulator.access import Statement, UnknownCondition, evaluate, statements_of
 from emulator.access_needs import KEY_USES, Need, needs_of
 from emulator.names import ACCOUNT, PARTITION, REGION, arn
@@ -32,7 +33,10 @@ class AccessLog:
     def check(self, function: str, role: str, call: dict[str, Any]) -> dict[str, Any]:
         """The answer to a worker that is about to make a call."""
         service, operation, params = call["service"], call["operation"], call["params"]
-        needs = [_with_machine(need, params) for need in needs_of(service, operation, params)]
+        needs = [
+            self._with_tags(_with_machine(need, params))
+            for need in needs_of(service, operation, params)
+        ]
         refused = self._record(function, role, service, operation, needs)
         if not refused:
             return {"allowed": True}
@@ -53,6 +57,13 @@ class AccessLog:
             actions = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
             queue = [Need(f"sqs:{action}", queue_arn) for action in actions]
             self._record(function, role, "runtime", "PollQueue", queue)
+
+    def _with_tags(self, need: Need) -> Need:
+        """What a condition on a file system's own tags is judged by."""
+        if need.action != "fsx:DeleteFileSystem" or need.resource is None:
+            return need
+        tags = cfn_fsx.tags(self._world, need.resource.rpartition("/")[2])
+        return need._replace(context={f"aws:ResourceTag/{k}": v for k, v in tags.items()})
 
     def _record(
         self, function: str, role: str, service: str, operation: str, needs: list[Need]

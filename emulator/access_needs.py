@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from emulator.access import Context
-from emulator.names import arn
+from emulator.names import ACCOUNT, arn
 
 Params = dict[str, Any]
 
@@ -214,8 +214,25 @@ def _codebuild(operation: str, params: Params) -> Iterator[Need]:
 
 
 def _fsx(operation: str, params: Params) -> Iterator[Need]:
+    if operation == "CreateFileSystem":
+        # Its id is not known yet. The dependent actions are those of FSx's service authorization.
+        made = arn("fsx", "file-system/fs-0")
+        tags = {f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in params.get("Tags", [])}
+        yield Need("fsx:CreateFileSystem", made, tags)
+        if tags:
+            yield Need("fsx:TagResource", made, tags)
+        yield Need("ec2:GetSecurityGroupsForVpc", arn("ec2", "vpc/vpc-0"))
+        return
     system = params.get("FileSystemId")
     yield Need(f"fsx:{operation}", arn("fsx", f"file-system/{system}") if system else "*")
+    if operation == "CreateDataRepositoryAssociation":
+        yield Need("fsx:CreateDataRepositoryAssociation", arn("fsx", "association/dra-0"))
+        service = "s3.data-source.lustre.fsx.amazonaws.com"
+        role = f"aws-service-role/{service}/AWSServiceRoleForFSxS3Access_{system}"
+        role = f"arn:aws:iam::{ACCOUNT}:role/{role}"
+        yield Need("iam:CreateServiceLinkedRole", role, {"iam:AWSServiceName": service})
+        for action in ("AttachRolePolicy", "PutRolePolicy"):
+            yield Need(f"iam:{action}", role)
 
 
 def _secrets(operation: str, params: Params) -> Iterator[Need]:

@@ -16,6 +16,8 @@ MOUNT = "fsx"
 FOLDER = "fsx"
 """Of the emulator's state."""
 LINKS = "links.json"
+TAGS = "tags.json"
+"""Of one that a run made: a stack's has none."""
 
 
 def folder(world: World, system: str) -> Path:
@@ -27,7 +29,7 @@ def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[st
     """(id, attributes); the same again for a stack that is updated."""
     digest = hashlib.sha256(json.dumps(properties["SubnetIds"]).encode()).hexdigest()
     system = f"fs-{digest[:17]}"
-    folder(world, system).mkdir(parents=True, exist_ok=True)
+    (folder(world, system) / MOUNT).mkdir(parents=True, exist_ok=True)
     attributes = {
         "LustreMountName": MOUNT,
         "DNSName": f"{system}.fsx.localhost",
@@ -36,10 +38,23 @@ def file_system(world: World, properties: dict[str, Any], name: str) -> tuple[st
     return system, attributes
 
 
-def association(world: World, properties: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
+def names(world: World) -> list[str]:
+    """Of every file system there is."""
+    return [path.name for path in (world.state / FOLDER).glob("fs-*")]
+
+
+def tags(world: World, system: str) -> dict[str, str]:
+    """Of a file system that a run made; empty of any other, and where there is none."""
+    kept = folder(world, system) / TAGS
+    return json.loads(kept.read_text()) if kept.exists() else {}
+
+
+def association(
+    world: World, properties: dict[str, Any], mount: str = MOUNT
+) -> tuple[str, dict[str, str]]:
     """A link, kept beside the files. Only automatic imports show anything by themselves."""
     system, path = properties["FileSystemId"], properties["FileSystemPath"]
-    (folder(world, system) / MOUNT / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    (folder(world, system) / mount / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
     shows = "AutoImportPolicy" in properties.get("S3", {})
     kept = folder(world, system) / LINKS
     link = {"prefix": properties["DataRepositoryPath"], "shows": shows}
@@ -55,11 +70,9 @@ def links(world: World, system: str) -> dict[str, dict[str, Any]]:
     return json.loads(kept.read_text()) if kept.exists() else {}
 
 
-def linked_prefix(
-    world: World, system: str, directory: str, *, by_itself: bool = True
-) -> str | None:
-    """The S3 prefix behind a directory of a job's channel, whose first part is the mount name."""
-    path = "/" + directory.lstrip("/").removeprefix(MOUNT).lstrip("/")
+def linked_prefix(world: World, system: str, path: str, *, by_itself: bool = True) -> str | None:
+    """The S3 prefix behind a path of the file system."""
+    path = "/" + path.lstrip("/")
     for start, link in links(world, system).items():
         if path.startswith(f"{start}/") and (link["shows"] or not by_itself):
             return f"{link['prefix'].rstrip('/')}{path.removeprefix(start)}"

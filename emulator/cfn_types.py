@@ -309,7 +309,7 @@ def _file_system(world: World, properties: Properties, name: str) -> Made:
 
 
 def _association(world: World, properties: Properties, name: str) -> Made:
-    return Made(*cfn_fsx.association(world, properties, name))
+    return Made(*cfn_fsx.association(world, properties))
 
 
 _TYPES: dict[str, tuple[Create, Delete | None, str]] = {

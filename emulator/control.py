@@ -52,6 +52,10 @@ class Control:
         """The next jobs are refused at creation: others took the quota's last room in between."""
         self._post("no_room", count=count, match=match)
 
+    def file_system(self, fault: str, count: int = 1, match: str = "") -> None:
+        """The next file systems that runs make: refused (``limit``), or ``FAILED`` (``fails``)."""
+        self._post("file_system", fault=fault, count=count, match=match)
+
     def throttle(self, operation: str, count: int = 1, match: str = "") -> None:
         """``ThrottlingException`` for an operation's next calls, e.g. ``CreateTrainingJob``."""
         self._post("throttle", operation=operation, count=count, match=match)

@@ -36,6 +36,7 @@ class ControlApi:
             ("POST", "throttle"): lambda body: self._add(f"throttle:{body['operation']}", body),
             ("POST", "capacity"): lambda body: self._add("capacity", body),
             ("POST", "no_room"): lambda body: self._add("no_room", body),
+            ("POST", "file_system"): lambda body: self._add(f"fsx_{body['fault']}", body),
             ("POST", "fire"): self._fire,
             ("POST", "crash_lambda"): self._crash_lambda,
             ("POST", "events"): self._events,

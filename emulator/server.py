@@ -23,6 +23,7 @@ from emulator.cfn_engine import CloudFormation
 from emulator.control_api import ControlApi
 from emulator.data_tasks import DataTasks
 from emulator.executions import Executions
+from emulator.file_systems import FileSystems
 from emulator.front import Front
 from emulator.lambda_pool import LambdaPool
 from emulator.log_filter import LogFilter
@@ -67,6 +68,7 @@ class Emulator:
             self.training,
             LogFilter(),
             DataTasks(self.world),
+            FileSystems(self.world, self.training.settings),
         ):
             part.register(self.front)
         self._server: BaseWSGIServer | None = None

@@ -242,8 +242,11 @@ class Host:
         if "FileSystemDataSource" in source:
             system = source["FileSystemDataSource"]
             name, directory = system["FileSystemId"], system["DirectoryPath"]
-            shared = cfn_fsx.folder(self._world, name) / directory.lstrip("/")
-            prefix = cfn_fsx.linked_prefix(self._world, name, directory)
+            mount, _, path = directory.lstrip("/").partition("/")
+            mounted = cfn_fsx.folder(self._world, name) / mount
+            if not mounted.is_dir():
+                raise NoSuchData(f"{name} cannot be mounted as {mount}")
+            shared, prefix = mounted / path, cfn_fsx.linked_prefix(self._world, name, path)
             with _IMPORT:
                 if prefix and not shared.exists():
                     shared.mkdir(parents=True)

@@ -15,6 +15,8 @@ class Settings:
     """How long the other hosts live on when one has failed."""
     sync_seconds: float = 2.0
     """Between uploads of the managed checkpoint folder."""
+    file_system_seconds: float = 1.0
+    """Each step of a file system that a run makes: made, linked, deleted."""
     look_seconds: float = 0.25
     """Between looks at limits and triggers; endings are noticed at once."""
 

@@ -101,6 +101,13 @@ class OwnLustre(BaseModel):
     subnet: str | None = None
     link: str | None = None
     """Id of its data repository association."""
+    gib: int | None = None
+    made_epoch: float | None = None
+    """When FSx took the order: it is paid for from then on."""
+    number: int = 1
+    """Of tries: FSx may fail to make one, for want of capacity."""
+    earlier_gib_hours: float = 0.0
+    """Of those that the run had before this one."""
     ready: bool = False
     given_up: bool = False
     deleted_epoch: float | None = None

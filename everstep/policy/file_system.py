@@ -33,7 +33,7 @@ def checkpoint_place(run: Run) -> str:
 def data_source(run: Run) -> dict[str, Any]:
     """Of the channel that brings the dataset."""
     prefix, own = run.spec.data.prefix.strip("/"), run.own_lustre
-    if own is not None and own.ready:
+    if run.spec.data.scratch_gib is not None and own is not None:
         return _source(own.file_system_id, f"/{own.mount}/{prefix}", "ro")
     return _source(run.team.file_system_id, f"{run.team.file_system_path}/{prefix}", "ro")
 
@@ -66,7 +66,7 @@ def subnet_of(run: Run, zone: str | None = None) -> str | None:
     if not subnets or run.adopted is not None:
         return None
     own = run.own_lustre
-    if own is not None and own.subnet is not None and own.here:
+    if run.spec.data.scratch_gib is not None and own is not None and own.subnet and own.here:
         return own.subnet
     wished = (zone, run.team.file_system_zone if _mounts(run.spec) else None)
     chosen = next((name for name in wished if name in subnets), next(iter(subnets)))

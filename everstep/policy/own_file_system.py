@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TABLE, TAG_TEAM
-from everstep.contracts.records import OwnLustre, Run, RunStatus
+from everstep.contracts.records import OwnLustre, Run
 from everstep.policy.cost import Spend
 
 DEPLOYMENT = "SCRATCH_2"
 PRICE = f"fsx:{DEPLOYMENT}"
 """Key in ``prices_usd``: USD per GiB and month."""
-MONTH_SECONDS = 730 * 3600
+MONTH_HOURS = 730
+MOST_TRIES = 3
+"""FSx says FAILED of one that it could not make, for want of capacity too, and people then try
+again: aws-solutions-library-samples/aws-batch-arch-for-protein-folding#11."""
 MAKING_HOURS = 3
 """FSx makes one in some ten minutes; listing a bucket of millions of objects takes longer."""
 
@@ -22,6 +25,29 @@ def wants_own(run: Run) -> bool:
     """It should be there now, and is not known to be."""
     own = run.own_lustre
     return run.spec.data.scratch_gib is not None and not (own and own.ready and own.here)
+
+
+def another(own: OwnLustre | None, now: float) -> OwnLustre:
+    """The next one to be made: what the former ones cost is not forgotten."""
+    if own is None:
+        return OwnLustre(since_epoch=now)
+    return OwnLustre(since_epoch=now, earlier_gib_hours=gib_hours(own, now))
+
+
+def one_more_try(own: OwnLustre) -> OwnLustre:
+    """In place of one that FSx failed to make, which costs nothing."""
+    return OwnLustre(
+        since_epoch=own.since_epoch,
+        number=own.number + 1,
+        earlier_gib_hours=own.earlier_gib_hours,
+    )
+
+
+def closed(own: OwnLustre | None, now: float) -> OwnLustre | None:
+    """No longer the run's: whoever finds it by its tags deletes it."""
+    if own is None or not own.here:
+        return own
+    return own.model_copy(update={"deleted_epoch": now})
 
 
 def create_request(run: Run, own: OwnLustre, subnet: str, table: str) -> dict[str, Any]:
@@ -60,25 +86,38 @@ def link_request(run: Run, own: OwnLustre) -> dict[str, Any]:
 
 
 def _token(run: Run, own: OwnLustre, word: str) -> str:
-    return f"{run.run_id}-{word}-{int(own.since_epoch)}"
+    return f"{run.run_id}-{word}-{int(own.since_epoch)}-{own.number}"
 
 
 def is_orphan(file_system_id: str, run: Run | None, running: bool) -> bool:
-    """Nobody will delete it: its run ended, was stopped, or has another one by now."""
-    if run is None or not running or run.status not in (RunStatus.RUNNING, RunStatus.WAITING):
+    """Nobody else will delete it: its run ended, was stopped, or has another one by now.
+    ``running``: an execution of the run is. Its status is not asked: that follows a redrive late.
+    """
+    if run is None or not running:
         return True
     own = run.own_lustre
-    return own is not None and own.file_system_id not in (None, file_system_id)
+    return own is None or not own.here or own.file_system_id not in (None, file_system_id)
 
 
-def own_spend(run: Run, prices_usd: Mapping[str, float], since: float, until: float) -> Spend:
-    """What the run's own file system costs between two times, in USD."""
-    own, size = run.own_lustre, run.spec.data.scratch_gib
-    if own is None or size is None or own.file_system_id is None:
+def gib_hours(own: OwnLustre, until: float) -> float:
+    """Of all that the run has had, this one from its order to its deletion."""
+    began = own.since_epoch if own.made_epoch is None else own.made_epoch
+    ended = until if own.deleted_epoch is None else min(until, own.deleted_epoch)
+    if own.file_system_id is None or own.gib is None:
+        return own.earlier_gib_hours
+    return own.earlier_gib_hours + own.gib * max(0.0, ended - began) / 3600
+
+
+def own_spend(
+    run: Run, prices_usd: Mapping[str, float], until: float, since: float | None = None
+) -> Spend:
+    """What the run's own file systems have cost until then, in USD; after ``since`` where given:
+    GiB × hours × USD a GiB and month ÷ 730."""
+    own = run.own_lustre
+    hours = 0.0 if own is None else gib_hours(own, until)
+    if own is not None and since is not None:
+        hours -= gib_hours(own, since)
+    if not hours:
         return Spend(usd=0.0)
     price = prices_usd.get(PRICE)
-    if price is None:
-        return Spend()
-    ended = until if own.deleted_epoch is None else min(until, own.deleted_epoch)
-    seconds = max(0.0, ended - max(since, own.since_epoch))
-    return Spend(usd=size * price * seconds / MONTH_SECONDS)
+    return Spend(usd=None if price is None else hours * price / MONTH_HOURS)

@@ -77,13 +77,18 @@ class FileSystems:
         (found,) = answer["Associations"]
         return found["Lifecycle"], found.get("FailureDetails", {}).get("Message", "")
 
-    def delete(self, system: str) -> None:
-        """Gone already is fine. FSx answers at once, and is done some minutes later."""
+    def delete(self, system: str) -> bool:
+        """False where it cannot be now: FSx refuses while a data repository task is at work on it.
+        Gone already is fine. FSx answers at once, and is done some minutes later."""
         try:
             self._client.delete_file_system(FileSystemId=system)
         except ClientError as error:
-            if error.response["Error"]["Code"] not in _GONE:
+            code = error.response["Error"]["Code"]
+            if code == "BadRequest":
+                return False
+            if code not in _GONE:
                 raise
+        return True
 
     def ours(self, table: str) -> Iterator[tuple[str, str]]:
         """(id, run id) of each that carries this table's tag and is not being deleted."""
@@ -91,4 +96,4 @@ class FileSystems:
             for found in page["FileSystems"]:
                 tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
                 if tags.get(TAG_TABLE) == table and found["Lifecycle"] != "DELETING":
-                    yield found["FileSystemId"], tags[TAG_RUN]
+                    yield found["FileSystemId"], tags.get(TAG_RUN, "")

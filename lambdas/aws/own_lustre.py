@@ -10,9 +10,13 @@ from everstep.contracts.records import OwnLustre, Run
 from everstep.policy.file_system import subnet_of
 from everstep.policy.own_file_system import (
     MAKING_HOURS,
+    MOST_TRIES,
+    another,
+    closed,
     create_request,
     is_orphan,
     link_request,
+    one_more_try,
 )
 from everstep.policy.redact import redact
 from lambdas.aws.fsx import HOPELESS
@@ -28,8 +32,8 @@ def prepare_own(step: Step, run: Run, services: Services) -> dict[str, Any] | No
     now, own = services.clock(), run.own_lustre
     if own is not None and own.given_up and run.failure is not None:
         return step.to(State.GIVE_UP)  # as an earlier invocation found
-    if own is None or not own.here:
-        own = OwnLustre(since_epoch=now)
+    if own is None or not own.here or own.given_up:
+        own = another(own, now)
         services.store.update(run, own_lustre=own)
     waited = min(LONGEST_WAIT_SECONDS, (now - own.since_epoch) / 4)
     wait = int(max(services.env.watchdog_period_seconds, waited))
@@ -46,6 +50,10 @@ def prepare_own(step: Step, run: Run, services: Services) -> dict[str, Any] | No
             raise
         said = f"{code}: {error.response['Error'].get('Message', '')}"
         return _give_up(step, run, own, said, services)
+    if isinstance(found, str) and own.link is None and own.number < MOST_TRIES:
+        services.store.update(run, own_lustre=one_more_try(own))
+        services.file_systems.delete(str(own.file_system_id))
+        return later
     if isinstance(found, str):
         return _give_up(step, run, own, found, services)
     if found != own:
@@ -64,6 +72,8 @@ def _next(run: Run, own: OwnLustre, services: Services) -> OwnLustre | str:
                 "file_system_id": made["FileSystemId"],
                 "mount": made["LustreConfiguration"]["MountName"],
                 "subnet": subnet,
+                "gib": run.spec.data.scratch_gib,
+                "made_epoch": services.clock(),
             }
         )
     if own.link is None:
@@ -78,27 +88,38 @@ def _next(run: Run, own: OwnLustre, services: Services) -> OwnLustre | str:
 
 
 def delete_own(run: Run, services: Services) -> None:
-    """Safe to call again. What is made and not yet written down is found by its tags."""
+    """Safe to call again. What is made and not yet written down, or cannot be deleted now, is found
+    by its tags."""
     own = run.own_lustre
     if own is None or not own.here:
         return
-    if own.file_system_id is not None:
-        services.file_systems.delete(own.file_system_id)
-    ended = own.model_copy(update={"deleted_epoch": services.clock()})
-    services.store.update(run, own_lustre=ended)
+    if own.file_system_id is None or services.file_systems.delete(own.file_system_id):
+        services.store.update(run, own_lustre=closed(own, services.clock()))
 
 
 def delete_orphans(services: Services) -> None:
-    """Those of this environment, by their tags, whose run needs them no more."""
+    """Those of this environment, by their tags, whose run needs them no more. Not under a job: one
+    that is being stopped saves first, and Lustre is to be unmounted before it is deleted."""
     for system, run_id in services.file_systems.ours(services.env.table):
         run = services.store.find_run(run_id)
-        running = run is not None and services.machine.is_running(run.execution_arn)
-        if is_orphan(system, run, running):
-            services.file_systems.delete(system)
-            own = run.own_lustre if run else None
-            if run is not None and own is not None and own.file_system_id == system and own.here:
-                ended = own.model_copy(update={"deleted_epoch": services.clock()})
-                services.store.update(run, own_lustre=ended)
+        if not is_orphan(system, run, running=run is not None and _runs(run, services)):
+            continue
+        own = run.own_lustre if run else None
+        if run is not None and own is not None and own.file_system_id == system and own.here:
+            if run_id in {busy for busy, _ in services.store.active("launch")}:
+                continue
+            # First said, then done: a redrive in between makes another one, never mounts this.
+            if not services.store.update(
+                run, equal={"own_lustre": own}, own_lustre=closed(own, services.clock())
+            ):
+                continue
+        services.file_systems.delete(system)
+
+
+def _runs(run: Run, services: Services) -> bool:
+    """In its execution, or in the one that it is about to move to."""
+    arns = dict.fromkeys(arn for arn in (run.execution_arn, run.successor) if arn)
+    return any(services.machine.is_running(arn) for arn in arns)
 
 
 def _give_up(step: Step, run: Run, own: OwnLustre, said: str, services: Services) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def allowance(
 ) -> dict[str, Any] | Failure:
     """The next launch's fields about money and time; a failure where nothing is left."""
     prices, now = services.env.prices_usd, services.clock()
-    spend = spend_of(launches, prices).plus(own_spend(run, prices, 0.0, now))
+    spend = spend_of(launches, prices).plus(own_spend(run, prices, now))
     left = seconds_left(run.spec.budget, spend, target, prices, now)
     if left is not None and left < 1:
         reached = over(run.spec.budget, spend, now, run.created_epoch)
@@ -45,7 +45,7 @@ def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None
     """Never a silent overrun: emit what is spent, stop at the limit, say once when it is near."""
     budget, now = run.spec.budget, services.clock()
     prices = services.env.prices_usd
-    own = own_spend(run, prices, launch.planned_epoch, now)
+    own = own_spend(run, prices, now, since=launch.planned_epoch)
     spend = spend_now(launch, prices, now).plus(own)
     goodput = so_far(launch, run.spec.start.step, spend)
     services.figures.of_run(run, of_run(run, spend, goodput, now))

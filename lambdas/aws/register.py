@@ -7,6 +7,7 @@ from everstep.contracts.problems import Problem, describe
 from everstep.contracts.records import Adopted, Run, RunStatus
 from everstep.contracts.run_id import run_id_of
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.own_file_system import closed
 from lambdas.aws.services import Services
 from lambdas.aws.succession import take_over
 
@@ -62,6 +63,7 @@ def register(
         successor=None,
         budget_warned=None,
         images=None,  # what a person has mended may be the image
+        own_lustre=closed(known.own_lustre, services.clock()),  # of another spec, perhaps
         failure=None,
         note=None,
         waiting=None,

@@ -158,6 +158,7 @@ def _apply(lab: Lab, watch: Watch, run_id: str, arn: str, job: str, fault: Fault
         "capacity": lambda: control.capacity(details["count"], match=run_id),
         "throttle": lambda: control.throttle(**details, match=run_id),
         "crash_lambda": lambda: _crash(lab, watch, run_id, **details),
+        "file_system": lambda: control.file_system(**details, match=run_id),
         "events": lambda: control.events(**details, match=run_id),
         "s3_slowdown": lambda: control.s3_slowdown(details["count"], match=run_id),
         "schedule_off": lambda: watch.silence(details["seconds"]),
@@ -216,6 +217,8 @@ def _corrupt(lab: Lab, run_id: str, job: str, host: str) -> bool:
         return False
     bucket, keys = newest
     data = sorted(k for k in keys if not k.endswith("/manifest.json"))
+    if not data:
+        return False  # on Lustre: S3 has the manifest alone
     try:
         lab.control.corrupt_object(bucket, data[0])
     except ControlError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from everstep.contracts.events import TERMINAL_JOB_STATUSES
+from everstep.contracts.events import TAG_RUN, TERMINAL_JOB_STATUSES
 from everstep.contracts.exports import EXPORT_MANIFEST, ExportManifest
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.records import Launch, Run, job_name
@@ -49,6 +49,7 @@ def violations(lab: Lab, watch: Watch, story: Story, torch_weights: str) -> list
         _justified(run, launches, story),
         _weights(lab, story, run, torch_weights),
         _finished(lab, run, story),
+        _file_systems(lab, run),
         _reports(lab, watch),
         _page(lab, run),
     ):
@@ -230,6 +231,23 @@ def _finished(lab: Lab, run: Run, story: Story) -> Iterator[str]:
     versions = _versions(lab, run)
     if versions != [run.model_package_arn]:
         yield f"versions {versions}, the row says {run.model_package_arn}"
+
+
+def _file_systems(lab: Lab, run: Run) -> Iterator[str]:
+    """None of the run's own is left, whatever the end was."""
+
+    def left() -> list[str]:
+        tag = {"Key": TAG_RUN, "Value": run.run_id}
+        found = lab.cloud.client("fsx").describe_file_systems()["FileSystems"]
+        return [one["FileSystemId"] for one in found if tag in one["Tags"]]
+
+    try:
+        lab.until(lambda: not left(), "no file system", SETTLE_SECONDS)
+    except AssertionError:
+        yield f"orphan: file systems {left()}"
+    own = lab.cloud.run(run.run_id).own_lustre
+    if own is not None and own.here:
+        yield f"the row says that {own.file_system_id} is paid for"
 
 
 def _jobs_named(lab: Lab, prefix: str) -> list[str]:

@@ -13,6 +13,7 @@ Kind = Literal[
     "corrupt_newest",
     "crash_lambda",
     "events",
+    "file_system",
     "freeze",
     "interrupt_spot",
     "kill_host",
@@ -26,8 +27,8 @@ Kind = Literal[
 TrainerKind = Literal["lean", "boto3", "torch"]
 
 OF_A_FILE_SYSTEM = frozenset({"PrepareStorage", "ReleaseStorage"})
-"""Met only by a run that is on Lustre. They die at each of their calls in tests/lambdas: in
-test_data_tasks.py and test_own_lustre.py."""
+"""Met only by a run that is on Lustre: see ``_on_a_file_system``. They die at each of their calls
+in tests/lambdas: in test_data_tasks.py and test_own_lustre.py."""
 HANDLERS = tuple(
     name
     for name in (*(state.value for state in HANDLER_STATES), *map(construct_id, RULE_HANDLERS))
@@ -43,6 +44,9 @@ CONTINUE_AFTER_TURNS = 3
 """``config/chaos.toml``: so many launches that wait for capacity fill an execution."""
 TORCH_EVERY = 25
 BOTO3_EVERY = 5
+OWN_FILE_SYSTEM = (6, 10)
+CHECKPOINTS_ON_LUSTRE = (49, 50)
+"""(remainder, every): lean seeds that make a file system, torch ones that use the stack's."""
 LEAN_STEPS, TORCH_STEPS = 60, 40
 WATCH = {"starting": 60, "warmup": 60, "downloading": 60, "step": 10, "stopping": 60}
 
@@ -96,6 +100,7 @@ def plan(seed: int) -> Plan:
     kinds = _kinds(trainer, spot)
     faults = [_fault(draw, draw.choice(kinds), steps, nodes) for _ in range(count)]
     faults += _leading(faults, draw, steps)
+    faults += _on_a_file_system(seed, spec)
     faults.sort(key=lambda f: f.at)
     if _crashed(faults) & FINISHING or draw.random() < 0.25:
         spec["finish"] = dict(FINISH)
@@ -105,6 +110,26 @@ def plan(seed: int) -> Plan:
     if bug is not None and trainer != "torch":
         spec["trainer"]["environment"][f"{_prefix(trainer)}_BUG_AT"] = str(bug)
     return Plan(seed, trainer, spec, tuple(faults))
+
+
+def _on_a_file_system(seed: int, spec: dict[str, Any]) -> list[Fault]:
+    """Draws of its own: what the other seeds drew before there were such runs, they draw still."""
+    draw = random.Random(f"everstep chaos storage {seed}")
+    kind = "PrepareStorage" if _is(seed, OWN_FILE_SYSTEM) else "ReleaseStorage"
+    crash = Fault(0, "crash_lambda", {"function": kind, "times": draw.randint(1, 2)})
+    if _is(seed, OWN_FILE_SYSTEM):
+        spec["data"] = {"prefix": spec["data"], "mode": "fsx", "scratch_gib": 1200}
+        trouble = {"fault": draw.choice(("fails", "limit")), "count": draw.randint(1, 2)}
+        return [crash, *([Fault(0, "file_system", trouble)] if draw.random() < 0.5 else [])]
+    if _is(seed, CHECKPOINTS_ON_LUSTRE):
+        spec["data"] = {"prefix": spec["data"], "mode": "fsx", "preload": True}
+        spec["checkpoint"] |= {"storage": "fsx", "export": True}
+        return [crash]
+    return []
+
+
+def _is(seed: int, which: tuple[int, int]) -> bool:
+    return seed % which[1] == which[0]
 
 
 def _crashed(faults: list[Fault]) -> set[str]:
@@ -176,6 +201,8 @@ def _fault(draw: random.Random, kind: Kind, steps: int, nodes: int) -> Fault:
             return Fault(at, kind, {"host": host if draw.random() < 0.5 else None})
         case "kill_host" | "kill_process":
             return Fault(at, kind, {"host": host})
+        case "file_system":
+            raise AssertionError("of runs that make one: see _on_a_file_system")
         case "s3_slowdown":
             return Fault(early, kind, {"count": draw.randint(1, 20)})
         case "schedule_off":

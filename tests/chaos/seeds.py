@@ -22,7 +22,7 @@ QUOTAS = {
     "Number of instances across training jobs": MOST,
     "Total number of instances across training jobs": MOST,
 }
-SERVICES = ("stepfunctions", "dynamodb", "sagemaker", "s3", "logs", "cloudformation")
+SERVICES = ("stepfunctions", "dynamodb", "sagemaker", "s3", "logs", "cloudformation", "fsx")
 STOP_SECONDS = 10.0
 """Between SIGTERM and SIGKILL, 120 on AWS: a frozen host waits for its whole length."""
 TORCH_AT_ONCE = 2

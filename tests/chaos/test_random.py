@@ -9,9 +9,10 @@ from tests.chaos.random_faults import FINISHING, HANDLERS, OF_A_FILE_SYSTEM, Kin
 from tests.chaos.seeds import ENV, Seeds, line
 from tests.scenarios.lab import ROOT, Lab
 
-SEEDS = (1, 3, 7, 15, 20, 23, 40, 53)
+SEEDS = (1, 3, 7, 15, 20, 23, 36, 40, 53)
 """Between them: lost and tripled events, a bug that is mended, no room, capacity, S3, damaged
-checkpoints, spot, a silent watchdog, exports, executions that are full, handlers that die."""
+checkpoints, spot, a silent watchdog, exports, executions that are full, handlers that die, a file
+system of the run's own."""
 
 
 def test_a_seed_is_a_plan() -> None:
@@ -39,10 +40,12 @@ def test_every_fault_and_every_handler_has_its_turn() -> None:
             function = fault.details["function"]
             if function in FINISHING:
                 assert made.spec["finish"]["register"]
+            if function in OF_A_FILE_SYSTEM:
+                assert made.spec["data"]["mode"] == "fsx"
             if made.trainer != "torch" or function != "GiveUp":
                 assert meets.get(function, "crash_lambda") in there
                 crashed.add(function)
-    assert crashed == set(HANDLERS)
+    assert crashed == {*HANDLERS, *OF_A_FILE_SYSTEM}
 
 
 @pytest.mark.scenario

@@ -6,7 +6,7 @@ import pytest
 
 from everstep.contracts.payloads import State
 from everstep.contracts.records import OwnLustre, RunStatus
-from everstep.policy.own_file_system import MAKING_HOURS, PRICE, own_spend
+from everstep.policy.own_file_system import MAKING_HOURS, MOST_TRIES, PRICE, own_spend
 from tests.lambdas.crashes import ends_the_same_wherever_it_dies
 from tests.lambdas.test_lives import Life, end, execution_event, launched
 from tests.lambdas.world import TEAM, World, a_world, refuse
@@ -74,21 +74,21 @@ def test_it_is_made_linked_mounted_and_deleted(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("becomes", "words"),
-    [({"system": "FAILED"}, "FAILED: no addresses left"),
-     ({"link": "MISCONFIGURED"}, "its link is MISCONFIGURED")],
+    ("becomes", "words", "tries"),
+    [({"system": "FAILED"}, "FAILED: no addresses left", MOST_TRIES),
+     ({"link": "MISCONFIGURED"}, "its link is MISCONFIGURED", 1)],
 )  # fmt: skip
 def test_what_cannot_be_made_is_deleted_and_said(
-    world: World, becomes: dict[str, str], words: str
+    world: World, becomes: dict[str, str], words: str, tries: int
 ) -> None:
     Fsx(world, **becomes)
     run = life(world)
     assert run.go() is State.GIVE_UP
     assert words in world.messages()[-1]
-    assert len(world.fsx.deleted) == 1
+    assert len(world.fsx.deleted) == tries
     assert world.sagemaker.created == []
     assert run.redrive() is State.GIVE_UP
-    assert len(world.fsx.systems) == len(world.fsx.deleted) == 2, "a redrive makes another"
+    assert len(world.fsx.systems) == len(world.fsx.deleted) == 2 * tries, "a redrive makes another"
 
 
 def test_a_full_quota_is_waited_for(world: World) -> None:
@@ -117,6 +117,9 @@ def test_a_stopped_executions_is_found_by_its_tags_and_deleted(world: World) -> 
     launched(run)
     run.stop()
     execution_event(world, run, "ABORTED")
+    world.watch()
+    assert world.fsx.deleted == [], "not under a job that saves"
+    end(world, 1, "Stopped")
     world.watch()
     assert len(world.fsx.deleted) == 1
     own = world.run().own_lustre
@@ -173,12 +176,14 @@ def test_it_is_paid_for_by_the_runs_budget(world: World) -> None:
     row = world.run()
     own = row.own_lustre
     assert own is not None
-    assert own_spend(row, {PRICE: 0.14}, 0.0, own.since_epoch + 730 * 3600).usd == 2400 * 0.14
+    assert own.made_epoch is not None
+    month = own_spend(row, {PRICE: 0.14}, own.made_epoch + 730 * 3600)
+    assert month.usd == pytest.approx(2400 * 0.14)
     ended = row.model_copy(
-        update={"own_lustre": own.model_copy(update={"deleted_epoch": own.since_epoch + 3600})}
+        update={"own_lustre": own.model_copy(update={"deleted_epoch": own.made_epoch + 3600})}
     )
-    assert own_spend(ended, {PRICE: 0.14}, 0.0, 1e12).usd == pytest.approx(2400 * 0.14 / 730)
-    assert own_spend(row, {}, 0.0, 1e12).usd is None, "unknown is not zero"
+    assert own_spend(ended, {PRICE: 0.14}, 1e12).usd == pytest.approx(2400 * 0.14 / 730)
+    assert own_spend(row, {}, 1e12).usd is None, "unknown is not zero"
     world.now += 3 * 3600  # 0.30 USD of the instance, 1.38 USD of the file system
     world.watch()
     assert world.launch(1).stop_reason == "budget"

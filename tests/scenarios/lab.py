@@ -205,6 +205,18 @@ class Lab:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         self.cloud.client("s3").put_object(Bucket=bucket, Key=key, Body=text.encode())
 
+    def everstep(self, *arguments: str) -> None:
+        """Everstep's own command line, as a user of this environment has it."""
+        done = subprocess.run(
+            [sys.executable, "-m", "everstep.cli.main", *arguments, "--env", self.cloud.env],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def aws(self, *arguments: str) -> Any:
         """The stock AWS command line; its JSON."""
         done = subprocess.run(
