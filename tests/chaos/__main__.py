@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     ):
         seeds = Seeds(lab)
         try:
-            wanted = range(args.start, args.start + args.seeds)
+            wanted = range(args.start, args.start + args.seeds, args.every)
             made = seeds.run(wanted, args.at_once, lambda row: print(line(row), flush=True))
             denied = seeds.denied()
         finally:
@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1, help="each so many seeds, one")
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--out", type=Path, default=REPORT)
     parser.add_argument("--merge", action="store_true", help="keep the report's other seeds")

@@ -56,9 +56,7 @@ def test_a_killed_host_on_a_file_system_of_the_runs_own_changes_nothing(
         (channel,) = lab.job("own-lustre", launch)["InputDataConfig"]
         mounted = channel["DataSource"]["FileSystemDataSource"]
         assert mounted["FileSystemId"] == system["FileSystemId"]
-        assert mounted["DirectoryPath"].startswith(
-            f"/{system['LustreConfiguration']['MountName']}/"
-        )
+        assert mounted["DirectoryPath"].startswith(f"/{mount}/")
     assert lab.launches("own-lustre")[1].resume_step >= 10
     assert lab.end(whole)["status"] == "SUCCEEDED"
     assert lab.weights("own-lustre") == lab.weights("whole-on-s3")
