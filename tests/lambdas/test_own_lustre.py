@@ -223,3 +223,101 @@ def test_it_is_written_down_before_it_is_made() -> None:
         row = world.run()
         assert row.own_lustre == OwnLustre(since_epoch=row.own_lustre.since_epoch)  # type: ignore[union-attr]
         assert row.status is RunStatus.RUNNING
+
+
+class _Stopped(BaseException):
+    """Someone presses *Stop execution* between two states."""
+
+
+def stopped_while_it_is_made(world: World) -> Life:
+    """And its file system is deleted by the watchdog."""
+    Fsx(world)
+    run, honest = life(world), world.act
+
+    def act(state: State, payload: dict[str, Any], services: Any = None) -> Any:
+        if world.fsx.systems:
+            raise _Stopped
+        return honest(state, payload)
+
+    world.act = act  # type: ignore[method-assign]
+    with pytest.raises(_Stopped):
+        run.go()
+    world.act = honest  # type: ignore[method-assign]
+    run.stop()
+    execution_event(world, run, "ABORTED")
+    world.watch()
+    assert len(world.fsx.systems) == len(world.fsx.deleted) == 1
+    return run
+
+
+def test_a_redrive_makes_another_which_the_watchdog_leaves_alone(world: World) -> None:
+    """The row says stopped until PlanAttempt: it is the execution that counts."""
+    run = stopped_while_it_is_made(world)
+    honest = world.act
+
+    def act(state: State, payload: dict[str, Any], services: Any = None) -> Any:
+        world.watch()
+        return honest(state, payload)
+
+    world.act = act  # type: ignore[method-assign]
+    assert run.redrive() is State.LAUNCH_ATTEMPT
+    assert len(world.fsx.systems) == 2
+    assert len(world.fsx.deleted) == 1
+
+
+def test_another_execution_of_another_spec_makes_its_own(world: World) -> None:
+    Fsx(world)
+    first = life(world)
+    launched(first)
+    first.stop()
+    end(world, 1, "Stopped")
+    (old,) = world.fsx.systems.values()
+    data = {**SCRATCH["data"], "scratch_gib": 4800}
+    second = Life(world, "my-run-c02", **{**SCRATCH, "data": data})
+    second.team = MAKER
+    assert second.go() is State.LAUNCH_ATTEMPT
+    world.watch()
+    assert world.fsx.deleted == [old["FileSystemId"]]
+    assert [x["StorageCapacity"] for x in world.fsx._here()] == [4800]
+    own = world.run().own_lustre
+    assert own is not None
+    assert own.earlier_gib_hours > 0, "what the first one cost is not forgotten"
+
+
+def test_a_run_that_moves_keeps_it(world: World) -> None:
+    """Dead in ContinueAsNew, its successor started: the row names the execution that ended."""
+    Fsx(world)
+    run = life(world)
+    launched(run)
+    end(world, 1, "Failed", "InternalServerError: We lost it.")
+    successor = f"{run.arn}-c02"
+    world.machine.executions[successor] = "RUNNING"
+    world.store.update(world.run(), successor=successor)
+    world.machine.executions[run.arn] = "FAILED"
+    world.watch()
+    assert world.fsx.deleted == []
+    world.machine.executions[successor] = "ABORTED"
+    world.watch()
+    assert len(world.fsx.deleted) == 1
+
+
+def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(world: World) -> None:
+    """FSx refuses while a data repository task is at work on it."""
+    Fsx(world)
+    run, honest = life(world), world.fsx.delete_file_system
+    launched(run)
+
+    def refused(**request: Any) -> None:
+        raise refuse("BadRequest", "a data repository task is EXECUTING")
+
+    world.fsx.delete_file_system = refused  # type: ignore[method-assign]
+    world.put_checkpoint(100, final=True)
+    end(world, 1, "Completed")
+    assert run.wake() is State.DONE
+    own = world.run().own_lustre
+    assert own is not None
+    assert own.here, "it is paid for"
+    world.watch()
+    world.fsx.delete_file_system = honest  # type: ignore[method-assign]
+    world.watch()
+    assert len(world.fsx.deleted) == 1
