@@ -51,8 +51,7 @@ def prepare_own(step: Step, run: Run, services: Services) -> dict[str, Any] | No
         said = f"{code}: {error.response['Error'].get('Message', '')}"
         return _give_up(step, run, own, said, services)
     if isinstance(found, str) and own.link is None and own.number < MOST_TRIES:
-        services.store.update(run, own_lustre=one_more_try(own))
-        services.file_systems.delete(str(own.file_system_id))
+        services.store.update(run, own_lustre=one_more_try(own))  # an orphan: the watchdog's
         return later
     if isinstance(found, str):
         return _give_up(step, run, own, found, services)

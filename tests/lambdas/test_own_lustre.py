@@ -85,9 +85,11 @@ def test_what_cannot_be_made_is_deleted_and_said(
     run = life(world)
     assert run.go() is State.GIVE_UP
     assert words in world.messages()[-1]
+    world.watch()
     assert len(world.fsx.deleted) == tries
     assert world.sagemaker.created == []
     assert run.redrive() is State.GIVE_UP
+    world.watch()
     assert len(world.fsx.systems) == len(world.fsx.deleted) == 2 * tries, "a redrive makes another"
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from emulator.access_report import access_report
 from everstep.contracts.records import OwnLustre, job_name
 from tests.scenarios.lab import Lab
 from tests.scenarios.test_control_plane import check_arrived
@@ -110,3 +111,8 @@ def test_what_fsx_cannot_make_is_tried_again_then_said_and_retried(lab: Lab) -> 
     assert lab.end(arn)["status"] == "SUCCEEDED"
     check_arrived(lab, "own-failed", 10, launches=1)
     assert none_is_left(lab, "own-failed").number == 2
+
+
+def test_every_call_was_allowed_by_the_callers_role(lab: Lab) -> None:
+    """Last: over all of the above."""
+    assert access_report(lab.work)["denied"] == []
