@@ -90,7 +90,8 @@ class Cloud:
         read_timeout: float = READ_SECONDS,
     ):
         self.env, self.clock, self._endpoint = env, clock, endpoint
-        self._session = session or boto3.Session()
+        # AWS_REGION is the AWS CLI's; boto3 reads AWS_DEFAULT_REGION alone.
+        self._session = session or boto3.Session(region_name=os.environ.get("AWS_REGION"))
         self._config = Config(
             retries={"mode": "adaptive", "max_attempts": tries},
             connect_timeout=5,

@@ -7,16 +7,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 
 from everstep.cli.cloud import Cloud
-from everstep.cli.errors import fail
+from everstep.cli.errors import DISK, NOT_ARRIVED, fail
 from everstep.contracts import names
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = "research"
 DATASET = "datasets/stdlib"
 KILL_SECONDS = 10
+LEAST_ROOM = 1 << 20
+"""Bytes. With less a disk counts as full."""
 
 
 @contextmanager
@@ -59,9 +62,14 @@ def finish(process: subprocess.Popen[bytes], what: str, log: Path) -> None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         fail(
             f"{what} failed with exit code {process.returncode}:\n{tail}",
-            f"the whole log: {log}",
-            1,
+            DISK if is_full(tail, log) else f"the whole log: {log}",
+            NOT_ARRIVED,
         )
+
+
+def is_full(said: str, place: Path) -> bool:
+    """Whether a program failed for want of room: it may not even have had room to say so."""
+    return os.strerror(ENOSPC) in said or shutil.disk_usage(place).free < LEAST_ROOM
 
 
 def cdk_command() -> list[str]:

@@ -5,13 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.text import Text
 
 from everstep.cli.cloud import Cloud, default_env, error_code
@@ -19,13 +13,13 @@ from everstep.cli.doctor_checks import CHECKS, FIRST, SPEC_CHECKS, Finding, Look
 from everstep.cli.errors import NOT_ARRIVED, SPEC_PAGE, CliError, fail
 from everstep.cli.options import Env, Json
 from everstep.cli.output import emit, out, say
+from everstep.cli.refusal import DENIED, hint_of
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec
 from everstep.contracts.problems import describe
 from everstep.contracts.run_spec import RunSpec
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
-DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 TRIES = 2
 
 
@@ -65,7 +59,7 @@ def examine(look: Look) -> Iterator[Finding]:
             if name == FIRST:
                 return
         except BotoCoreError as error:
-            yield Finding(name, "fail", " ".join(str(error).split()), _advice(error))
+            yield Finding(name, "fail", " ".join(str(error).split()), hint_of(error))
             yield Finding("rest", "warn", "not looked at: AWS could not be asked")
             return
 
@@ -75,16 +69,8 @@ def _refused(name: str, error: ClientError) -> Finding:
     if error_code(error) in DENIED:
         return Finding(name, "warn", f"not allowed to look: {words}", "ask as an administrator")
     if name == FIRST:
-        return Finding(name, "fail", words, "log in again: the credentials are old or wrong")
+        return Finding(name, "fail", words, hint_of(error))
     return Finding(name, "fail", words, "what AWS says; try again later")
-
-
-def _advice(error: BotoCoreError) -> str:
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return "aws configure sso, or AWS_PROFILE; of the emulator: everstep local env"
-    if isinstance(error, NoRegionError):
-        return "set AWS_DEFAULT_REGION, or region in the profile"
-    return "network, proxy (HTTPS_PROXY) or VPN; AWS_ENDPOINT_URL names an emulator"
 
 
 def _spec(path: Path) -> RunSpec:

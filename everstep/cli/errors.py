@@ -15,6 +15,7 @@ EXIT_CODES = {
 """Of every command: docs/cli.md has the same table."""
 
 
+DISK = "this disk is full: make room (df -h), and run the command again"
 PAGE, SPEC_PAGE = "docs/errors.md", "docs/run-spec.schema.json"
 """Where an error is read on: in general, and of a run spec's fields."""
 
@@ -30,6 +31,10 @@ class CliError(Exception):
     def shown(self) -> str:
         """What failed with which value, what to do, where to read on."""
         return f"error: {self.what}\nhint: {self.hint}\nsee: {self.see}"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """What ``--json`` prints of it."""
+        return {"error": self.what, "hint": self.hint, "see": self.see, "exit_code": self.code}
 
 
 def fail(what: str, hint: str, code: int = BAD_INPUT, see: str = PAGE) -> NoReturn:

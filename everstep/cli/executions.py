@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from everstep.cli.cloud import Cloud, error_code
+from everstep.cli.output import say
+from everstep.cli.refusal import DENIED
 from everstep.contracts import names
 from everstep.contracts.run_id import next_execution_name
 
@@ -98,7 +100,13 @@ def describe(cloud: Cloud, arn: str) -> Execution | None:
 def find(cloud: Cloud, run_id: str) -> Execution | None:
     """The run's first execution, whichever team's: for a run that has no row (yet)."""
     for machine in cloud.machines().values():
-        if found := describe(cloud, execution_arn(machine, run_id)):
+        try:
+            found = describe(cloud, execution_arn(machine, run_id))
+        except ClientError as error:
+            if error_code(error) not in DENIED:
+                raise
+            continue  # another team's: not for a researcher of this one
+        if found:
             return found
     return None
 
@@ -134,5 +142,12 @@ def listed(cloud: Cloud, team: str | None) -> Iterator[Listed]:
             .paginate(stateMachineArn=machine, PaginationConfig={"PageSize": 100})
         )
         owner = machine.rpartition(":")[2].removeprefix(names.machine_name(cloud.env, ""))
-        for one in (e for page in pages for e in page["executions"]):
-            yield Listed(one["name"], one["executionArn"], one["status"], one["startDate"], owner)
+        try:
+            for one in (e for page in pages for e in page["executions"]):
+                yield Listed(
+                    one["name"], one["executionArn"], one["status"], one["startDate"], owner
+                )
+        except ClientError as error:
+            if error_code(error) not in DENIED or len(machines) == 1:
+                raise
+            say(f"team {owner}: its runs are not yours to list")

@@ -1,7 +1,10 @@
 """``everstep local``: AWS on this machine, and the demo on it. A test double, and says so."""
 
+import fcntl
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +12,18 @@ import boto3
 import typer
 
 from everstep.cli.cloud import Cloud
-from everstep.cli.deploy import DATASET, ROOT, TEAM, child, deploy, finish, prepare_command, upload
-from everstep.cli.errors import NOT_FOUND, fail
+from everstep.cli.deploy import (
+    DATASET,
+    ROOT,
+    TEAM,
+    child,
+    deploy,
+    finish,
+    is_full,
+    prepare_command,
+    upload,
+)
+from everstep.cli.errors import DISK, NOT_ARRIVED, NOT_FOUND, fail
 from everstep.cli.output import emit, out, say
 
 app = typer.Typer(no_args_is_help=True, help="AWS on this machine: an emulator, not the cloud.")
@@ -45,6 +58,27 @@ def up(
     if not 0 < minute <= LONGEST_MINUTE:  # NaN too
         fail(f"--minute {minute} is no number of seconds", f"above 0, at most {LONGEST_MINUTE:.0f}")
     service = emulator()
+    with alone(state):
+        endpoint = _up(service, state, port, minute, empty)
+    _print_environment(endpoint.environment, as_json)
+
+
+@contextmanager
+def alone(state: Path) -> Iterator[None]:
+    """Of two at once on one folder, the second is told so: both would deploy."""
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fail(
+                f"another `everstep local up` is at work on {state}",
+                "wait for it: `everstep local status` says when it is up; or another --state",
+            )
+        yield
+
+
+def _up(service: Any, state: Path, port: int, minute: float, empty: bool) -> Any:
     known = service.find(state)
     endpoint = begin(service, state, port=port, minute=minute)
     say(f"emulator at {endpoint.endpoint}, process {endpoint.pid}, state in {state}")
@@ -55,7 +89,7 @@ def up(
         if known is None:
             service.stop(state)
         raise
-    _print_environment(endpoint.environment, as_json)
+    return endpoint
 
 
 @app.command()
@@ -106,7 +140,9 @@ def begin(service: Any, state: Path, **options: Any) -> Any:
     except (RuntimeError, TimeoutError) as error:
         log = state / "serve.log"
         last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-        fail(" ".join([str(error), *last]), "is the port taken? --port 0 picks a free one", 1)
+        what = " ".join([str(error), *last])
+        hint = "is the port taken? --port 0 picks a free one"
+        fail(what, DISK if is_full(what, state) else hint, NOT_ARRIVED)
 
 
 def local_cloud(endpoint: str, environment: dict[str, str], env: str = "local") -> Cloud:

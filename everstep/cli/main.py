@@ -1,7 +1,10 @@
 """``everstep``: the table of commands, and what every one of them ends with."""
 
 import io
+import json
 import sys
+from errno import ENOSPC
+from typing import NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -14,10 +17,11 @@ from everstep.cli.capacity import capacity
 from everstep.cli.classify import classify
 from everstep.cli.destroy import destroy
 from everstep.cli.doctor import doctor
-from everstep.cli.errors import INTERRUPTED, NOT_ARRIVED, NOT_FOUND, PAGE, CliError
+from everstep.cli.errors import DISK, NOT_ARRIVED, NOT_FOUND, CliError
 from everstep.cli.logs import logs
 from everstep.cli.output import say
 from everstep.cli.plan import plan
+from everstep.cli.refusal import explained
 from everstep.cli.report import report
 from everstep.cli.retry import retry
 from everstep.cli.run import run
@@ -67,31 +71,29 @@ def main() -> None:
     try:
         app()
     except CliError as error:
-        say(error.shown)
-        sys.exit(error.code)
+        _end(error)
     except (ClientError, BotoCoreError) as error:
-        say(
-            f"error: AWS said: {error}\nhint: credentials, region and AWS_ENDPOINT_URL are "
-            "read as the AWS CLI reads them; `everstep local status` shows an emulator's\n"
-            f"see: {PAGE}"
-        )
-        sys.exit(NOT_FOUND)
+        _end(explained(error))
     except ResponseParserError as error:
         first = str(error).partition("\n")[0]
-        say(
-            f"error: what answered is not AWS: {first}\nhint: a proxy's or a login page? An "
-            f"emulator takes AWS's own regions only\nsee: {PAGE}"
-        )
-        sys.exit(NOT_FOUND)
+        hint = "a proxy's or a login page? An emulator takes AWS's own regions only"
+        _end(CliError(f"what answered is not AWS: {first}", hint, NOT_FOUND))
     except OSError as error:
-        say(
-            f"error: this machine said: {error}\nhint: disk full, or a folder that is not yours?\n"
-            f"see: {PAGE}"
-        )
-        sys.exit(NOT_ARRIVED)
-    except KeyboardInterrupt:
-        say("interrupted; a run that was started goes on")
-        sys.exit(INTERRUPTED)
+        hint = DISK if error.errno == ENOSPC else "a folder that is not yours, or is not there?"
+        _end(CliError(f"this machine said: {error}", hint, NOT_ARRIVED))
+    except SystemExit as ended:
+        # Typer makes a silent 130 of Ctrl-C; a command that has said its own word has no cause.
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            say("interrupted; a run that was started goes on")
+        raise
+
+
+def _end(error: CliError) -> NoReturn:
+    """A sentence for a person; for a program that asked for JSON, that too."""
+    say(error.shown)
+    if "--json" in sys.argv:
+        print(json.dumps(error.as_dict()))
+    sys.exit(error.code)
 
 
 if __name__ == "__main__":
