@@ -13,7 +13,6 @@ from botocore.exceptions import ConnectionError as NoConnection
 
 from everstep.cli.errors import NOT_FOUND, fail
 from everstep.contracts import names
-from everstep.contracts.progress import parse_line
 from everstep.contracts.records import (
     EXPORT_PREFIX,
     LAUNCH_PREFIX,
@@ -25,6 +24,7 @@ from everstep.contracts.records import (
     launch_item,
 )
 from everstep.policy.goodput import StepTime
+from everstep.report.steps import step_lines, times
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 TRIES, READ_SECONDS = 3, 20.0
@@ -242,10 +242,5 @@ class Cloud:
 
     def steps(self, run_id: str, launch: int) -> list[StepTime]:
         """The step lines of a launch."""
-        found = []
-        for _, _, text in self.log_lines(run_id, launch):
-            line = parse_line(text)
-            if line is not None and line.everstep == "step" and line.step is not None:
-                seconds = (line.model_extra or {}).get("step_seconds", 0.0)
-                found.append(StepTime(step=line.step, seconds=float(seconds), loss=line.loss))
-        return found
+        lines = step_lines((at, text) for at, _, text in self.log_lines(run_id, launch))
+        return times({launch: lines})[launch]

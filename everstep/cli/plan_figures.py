@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from everstep.cli.output import say
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy import cost, forecast, prices
@@ -15,6 +16,9 @@ GIB = 2**30
 DAY = 86_400.0
 LONGEST_DAYS = 1000.0
 SEEDS = 20
+LONG = 100
+"""Failures a run, from which on a person is told to wait."""
+SPOT = "spot_reclaims_per_node_month"
 
 
 class Figure(NamedTuple):
@@ -118,7 +122,7 @@ def _saving(spec: RunSpec, number: int, save: Saving) -> Figures:
         "checkpoint_bytes": Figure(
             save.bytes,
             _size(save.bytes),
-            f"{per} bytes a trained weight (fp32, moments)",
+            f"{per} bytes a trained weight: fp32, and AdamW's two moments; SGD has none",
         ),
         "checkpoint_host_bytes": Figure(
             save.host_bytes,
@@ -157,6 +161,10 @@ class _Expected:
             seeds=SEEDS,
         ).setting(step=best.step_seconds)
         scenario = replace(scenario, interval=interval_of(alone, scenario.inputs))
+        if scenario.horizon > LONG * scenario.mtbf:
+            where = f"{scenario.nodes:,} hosts for {self.days:,.0f} days"
+            say(f"simulating {SEEDS} runs on {where}: some seconds")
+        self.spot = f"; spot: {scenario.inputs[SPOT].source}" if scenario.spot else ""
         self.row, self.rates = expected(scenario), scenario.rates
         self.goodput = max(self.row.goodput, 1e-3)
         self.train_seconds = best.train_seconds
@@ -167,7 +175,7 @@ class _Expected:
     def figures(self) -> Figures:
         by = (
             f"{SEEDS} simulated runs of {self.days:.1f} days by the production policy "
-            f"(everstep simulate --spec …); rates {self.rates.name}: {self.rates.source}"
+            f"(everstep simulate --spec …); rates {self.rates.name}: {self.rates.source}{self.spot}"
         )
         lost = sorted(
             ((part, value) for part, value in self.row.parts.items() if part != "useful" and value),

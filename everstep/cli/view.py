@@ -31,6 +31,11 @@ class RunView(BaseModel):
     def losses(self) -> dict[int, float]:
         return loss_curve(self.steps)
 
+    @property
+    def final_step(self) -> int | None:
+        """That any launch's log shows, with a finite loss or without."""
+        return max((s.step for own in self.steps.values() for s in own), default=None)
+
     def last_step(self, launch: Launch) -> int | None:
         """The last step that the launch's log shows."""
         return max((s.step for s in self.steps.get(launch.launch, [])), default=launch.last_step)
@@ -38,14 +43,14 @@ class RunView(BaseModel):
     def summary(self) -> dict[str, Any]:
         """The ``--json`` of ``everstep status``."""
         losses, paid = self.losses, self.goodput
-        final = max(losses, default=None)
+        final = self.final_step
         return {
             "run_id": self.run.run_id,
             "status": self.run.status,
             "execution_arn": self.run.execution_arn,
             "step": final,
             "steps": None if self.run.adopted else self.run.spec.stop.steps,
-            "loss": None if final is None else losses[final],
+            "loss": None if final is None else losses.get(final),
             "attempts": sum(x.spent_attempt for x in self.launches),
             "steps_lost": paid.steps_lost,
             "goodput": paid.ratio,

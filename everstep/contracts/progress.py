@@ -75,10 +75,18 @@ def parse_line(text: str) -> ProgressLine | None:
     if start < 0:
         return None
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, start)  # others may write behind it
+        found, _ = _DECODER.raw_decode(text, start)  # others may write behind it
         return ProgressLine.model_validate(found)
-    except (ValueError, ValidationError):
+    except (ValueError, ValidationError, RecursionError):
         return None
+
+
+def _whole(digits: str) -> int | None:
+    """None for one that neither a float nor a row of a table holds."""
+    return int(digits) if len(digits) <= 18 else None
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
 
 
 def metric_definitions() -> list[dict[str, str]]:

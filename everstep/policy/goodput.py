@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,10 +10,8 @@ from everstep.contracts.records import Launch
 from everstep.policy.cost import Spend, billed_seconds, cost_of
 
 
-class StepTime(BaseModel):
-    """One step line of a trainer's log."""
-
-    model_config = ConfigDict(frozen=True)
+class StepTime(NamedTuple):
+    """One step line of a trainer's log. A run of months has a million."""
 
     step: int
     seconds: float

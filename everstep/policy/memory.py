@@ -209,11 +209,13 @@ def memory_problems(spec: RunSpec) -> Iterator[Problem]:
         if plan is None or plan.parameters + plan.optimizer <= gpu_gb * 1e9:
             continue
         states = (plan.parameters + plan.optimizer) / 1e9
+        copies = spec.parallelism.sharding is Sharding.NO_SHARD
         yield Problem(
             path=f"compute.{number}",
             value=f"{target.nodes} × {target.instance_type}",
             message=f"parameters and optimizer need {states:.1f} GB a GPU, it has {gpu_gb}",
-            hint="more nodes, FULL_SHARD, or parallelism.tensor; `everstep plan` shows the parts",
+            hint=("FULL_SHARD" if copies else "more nodes, FULL_SHARD")
+            + ", or parallelism.tensor; `everstep plan` shows the parts",
         )
 
 

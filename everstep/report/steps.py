@@ -59,11 +59,7 @@ def _number(value: Any) -> float | None:
     """A foreign trainer may print anything; NaN is no number that a page can draw."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number beyond any float
-        return None
-    return number if isfinite(number) else None
+    return float(value) if isfinite(value) else None
 
 
 def times(lines: Lines) -> dict[int, list[StepTime]]:

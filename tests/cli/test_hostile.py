@@ -70,6 +70,27 @@ def test_what_a_program_printed_moves_no_cursor_on_the_watched_screen() -> None:
         assert text.replace("\n", "").isprintable()
 
 
+NO_SECONDS = ('"fast"', "null", "[1]", "-1", "NaN", "1e999", "1" * 5000, "true")
+
+
+@pytest.mark.parametrize("said", NO_SECONDS)
+def test_whatever_a_program_calls_seconds_status_is_told(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step's loss was no number either: its step is told, another one's loss is not."""
+    lines = [
+        '{"everstep":"step","step":6,"loss":2.5,"step_seconds":2}',
+        f'{{"everstep":"step","step":7,"loss":NaN,"step_seconds":{said}}}',
+    ]
+    events = [LogEvent(float(n), "algo-1", text, str(n)) for n, text in enumerate(lines)]
+    monkeypatch.setattr(Cloud, "run", lambda *_: watched.run())
+    monkeypatch.setattr(Cloud, "launches", lambda *_: [watched.launch(1)])
+    monkeypatch.setattr(Cloud, "_query", lambda *_: [])
+    monkeypatch.setattr(Cloud, "log_events", lambda *_: events)
+    shown = json.loads(RUN.invoke(app, ["status", "run", "--json"], catch_exceptions=False).stdout)
+    assert (shown["step"], shown["loss"]) == (7, None)
+
+
 def test_a_classified_cause_moves_no_cursor() -> None:
     told = RUN.invoke(app, ["classify"], input=f"{CLEAR}CUDA error: out of memory\n").stdout
     assert "out_of_memory_gpu" in told

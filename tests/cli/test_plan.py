@@ -178,6 +178,28 @@ def test_what_another_run_has_done_is_not_done_again(tmp_path: Path, big: dict[s
     assert weights["tokens"] == big["figures"]["tokens"]
 
 
+def test_a_long_simulation_is_announced_and_spot_has_its_own_source(tmp_path: Path) -> None:
+    raw = json.loads(BIG.read_text())
+    raw["compute"] = [{"instance_type": "ml.p5.48xlarge", "nodes": 64, "purchase": "spot"}]
+    raw["stop"]["steps"] = 4_000_000
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(raw))
+    done = RUN.invoke(app, ["plan", str(path), "--no-quotas", "--json"], catch_exceptions=False)
+    assert "simulating 20 runs on 64 hosts for " in done.stderr
+    figures = json.loads(done.stdout)["compute"][0]["figures"]
+    assert "; spot: AWS: fewer than 5 %" in figures["expected_goodput"]["source"]
+
+
+def test_the_hint_of_what_cannot_fit_would_help(tmp_path: Path) -> None:
+    """More copies on more hosts are as large as before."""
+    path = tmp_path / "spec.json"
+    raw = {**json.loads(BIG.read_text()), "parallelism": {"sharding": "NO_SHARD"}}
+    path.write_text(json.dumps(raw))
+    with pytest.raises(CliError) as raised:
+        planned(path)
+    assert "hint: FULL_SHARD, or parallelism.tensor" in str(raised.value)
+
+
 def test_no_rate_is_told_where_the_peak_is_another_types(tmp_path: Path) -> None:
     """An H100's plain fp32 is a fifteenth of its bf16, TF32 is off: MFU 0.4 would be a fable."""
     train = json.loads(BIG.read_text())["train"]

@@ -332,3 +332,17 @@ def test_what_may_wait_for_files_names_the_file_system(
     assert verdict.detail is not None
     without = (Phase.PENDING, Phase.STARTING, Phase.UPLOADING, Phase.STOPPING)
     assert ("on fs-0123" in verdict.detail) == (seen.phase not in without)
+
+
+@pytest.mark.parametrize(
+    "said", ["1e999", "Infinity", "NaN", "1e300", "9" * 400, "9" * 5000, "true", '"2"', "null"]
+)
+def test_no_figure_that_a_program_prints_reaches_a_row_that_cannot_hold_it(said: str) -> None:
+    """DynamoDB takes neither an infinity nor a NaN, nor more than 38 digits."""
+    seen = training(
+        Line(T, f'{{"everstep":"step","step":3,"step_seconds":{said}}}'),
+        Line(T, f'{{"everstep":"straggler","rank":1,"ratio":{said}}}'),
+        Line(T, f'{{"everstep":"step","step":{"9" * 400}}}'),
+        Line(T, '{"everstep":"step","step":4,"x":' + "[" * 100_000),
+    )
+    assert (seen.last_step, seen.step_times, seen.slow_ratio) == (3, [], Seen().slow_ratio)
