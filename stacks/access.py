@@ -1,6 +1,6 @@
 """Roles for people, and for data preparation, behind permission boundaries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from aws_cdk import ArnFormat, CfnOutput, Duration, Stack
@@ -54,10 +54,13 @@ class AccessStack(Stack):
                 persona.capitalize(),
                 role_name=names.persona_role_name(env_name, persona),
                 description=f"Everstep {env_name}: {persona}",
-                assumed_by=self._person(tagged=persona == "researcher"),
+                assumed_by=iam.AccountRootPrincipal(),
                 max_session_duration=SESSION,
                 permissions_boundary=people,
             )
+            # One statement for all: CDK writes one a principal, and IAM takes 2,048 characters.
+            made = cast(iam.CfnRole, role.node.default_child)
+            made.assume_role_policy_document = self._person(tagged=persona == "researcher")
             self._grant(role, table, SESSION_TEAM)
             CfnOutput(self, f"{persona.capitalize()}RoleArn", value=role.role_arn)
         boundary = self._boundary("DataBoundary", "data", PREPARE)
@@ -87,23 +90,28 @@ class AccessStack(Stack):
             ],
         )
 
-    def _person(self, *, tagged: bool) -> iam.IPrincipal:
+    def _person(self, *, tagged: bool) -> iam.PolicyDocument:
         """Whoever config names, else the account's own identities that IAM lets assume the role."""
-        named: Sequence[iam.PrincipalBase] = [
+        named: list[iam.IPrincipal] = [
             iam.ArnPrincipal(arn) for arn in self.config.access.principals
         ] or [iam.AccountRootPrincipal()]
-        who: iam.PrincipalBase = iam.CompositePrincipal(*named) if len(named) > 1 else named[0]
-        if not tagged:
-            return who
-        return iam.PrincipalWithConditions(
-            who.with_session_tags(),
-            {
-                # Only the caller's own team, as its identity is tagged, and no other tag.
-                "StringEquals": {f"aws:RequestTag/{TAG}": f"${{aws:PrincipalTag/{TAG}}}"},
-                "StringLike": {f"aws:RequestTag/{TAG}": self._teams},
-                "ForAllValues:StringEquals": {"aws:TagKeys": [TAG]},
-            },
+        return iam.PolicyDocument(
+            statements=[
+                iam.PolicyStatement(
+                    actions=["sts:AssumeRole", *(["sts:TagSession"] if tagged else [])],
+                    principals=named,
+                    conditions=self._own_team() if tagged else None,
+                )
+            ]
         )
+
+    def _own_team(self) -> dict[str, Any]:
+        """Only the caller's own team, as its identity is tagged, and no other tag."""
+        return {
+            "StringEquals": {f"aws:RequestTag/{TAG}": f"${{aws:PrincipalTag/{TAG}}}"},
+            "StringLike": {f"aws:RequestTag/{TAG}": self._teams},
+            "ForAllValues:StringEquals": {"aws:TagKeys": [TAG]},
+        }
 
     def _grant(self, role: iam.Role, table: tuple[Grant, ...], team: str) -> None:
         things = self._things(team)

@@ -24,7 +24,13 @@ ENV_NAME = re.compile(r"^[a-z][a-z0-9]{0,11}$")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,  # TOML has types: "false" is not false, and true is not 1
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 class Network(_Section):
@@ -52,7 +58,7 @@ class FileSystem(_Section):
     storage: Literal["SSD", "INTELLIGENT_TIERING"] = "SSD"
     zone: str | None = None
     """The first of ``network.zones`` where none is given. Lustre lies in one zone."""
-    capacity_gib: int | None = None
+    capacity_gib: int | None = Field(default=None, le=2_147_483_647)
     """SSD only; intelligent tiering grows by itself."""
     throughput_mbps_per_tib: int | None = None
     """PERSISTENT_2 on SSD only."""
@@ -70,7 +76,7 @@ class FileSystem(_Section):
 
 
 KeyArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-z0-9-]+$")
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-z0-9-]+$")
 ]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 
@@ -109,7 +115,7 @@ class Images(_Section):
 
     base: Literal["cuda", "dlc"] = "cuda"
     """What CodeBuild builds on: NVIDIA's CUDA image, or AWS's Deep Learning Container."""
-    torch: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = "2.13"
+    torch: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] = "2.13"
     """Of the Deep Learning Container; the CUDA image's is in containers/versions.toml."""
     critical_findings: Literal["warn", "refuse"] = "warn"
     """Of the registry's scan, once its image is asked for: a line in the log, or no run."""
@@ -119,7 +125,12 @@ class Access(_Section):
     """Who may take the roles for people."""
 
     principals: list[
-        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+$")]
+        Annotated[
+            str,
+            StringConstraints(
+                pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9_+=,.@/-]+$"
+            ),
+        ]
     ] = Field(default_factory=list, max_length=10)
     """Empty: identities of this account that IAM allows to assume the role. A researcher's identity
     carries the tag ``team``, and passes it as a session tag."""
@@ -128,7 +139,7 @@ class Access(_Section):
 class Budget(_Section):
     """A monthly cost budget over everything tagged as this environment's."""
 
-    monthly_usd: float = Field(gt=0)
+    monthly_usd: float = Field(ge=1, le=1e9)
     alert_percent: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
         default_factory=lambda: [50, 80, 100], min_length=1, max_length=5
     )
@@ -137,7 +148,10 @@ class Budget(_Section):
 class TeamConfig(_Section):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
     adopt_job_roles: list[
-        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
+        Annotated[
+            str,
+            StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$"),
+        ]
     ] = Field(default_factory=list, max_length=20)
     """Roles whose failed jobs, made elsewhere and tagged, the team's machine takes over."""
     remote_debug: bool = False
@@ -147,7 +161,7 @@ class TeamConfig(_Section):
 
 class Watchdog(_Section):
     period_seconds: int = Field(default=60, ge=1, le=3600)
-    heartbeat_seconds: int = Field(default=300, ge=5)
+    heartbeat_seconds: int = Field(default=300, ge=5, le=86_400)
     looks_at_once: int = Field(default=16, ge=1, le=32)
     """Runs that one pass looks at beside each other; a pass has a minute."""
 
@@ -159,7 +173,7 @@ class Watchdog(_Section):
 
 class Lambdas(_Section):
     powertools_layer: Annotated[
-        str, StringConstraints(pattern=r"^arn:.+:layer:[A-Za-z0-9_-]+:\d+$")
+        str, StringConstraints(pattern=r"^arn:.+:layer:[A-Za-z0-9_-]+:[0-9]+$")
     ]
     """ARN with ``{partition}``, ``{region}`` and ``{publisher}`` (Powertools' account there),
     version pinned. May be a layer of your own."""
@@ -169,16 +183,21 @@ class Lambdas(_Section):
 class Config(_Section):
     """One environment."""
 
-    account: Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
-    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+    account: Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
     network: Network
-    teams: list[TeamConfig] = Field(min_length=1, max_length=20)
+    teams: list[TeamConfig] = Field(min_length=1, max_length=14)
+    """With more, the handlers' policies outgrow what IAM takes of one role."""
     lambdas: Lambdas
     removal: Literal["retain", "destroy"] = "retain"
     log_retention_days: int = 90
-    alarm_email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")] | None = (
-        None
-    )
+    alarm_email: (
+        Annotated[
+            str,
+            StringConstraints(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"),
+        ]
+        | None
+    ) = None
     file_system: FileSystem | None = None
     run_file_systems: bool = False
     """Runs may make scratch file systems of their own (``data.scratch_gib``), deleted after."""
@@ -190,8 +209,16 @@ class Config(_Section):
     watchdog: Watchdog = Watchdog()
     continue_after_turns: int = Field(default=60, ge=2, le=60)
     """Launches and inspections of one execution before its run goes on as a new execution."""
-    runbook_url: str = "docs/runbook.md"
-    prices_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    runbook_url: Annotated[
+        str,
+        StringConstraints(
+            pattern=r"^(https?://)?[A-Za-z0-9][A-Za-z0-9._~/?=&%:@+-]*$", max_length=300
+        ),
+    ] = "docs/runbook.md"
+    """A page, or a path in your repository: what messages link to, with the class as anchor."""
+    prices_usd: dict[str, Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
     rules: list[UserRule] = Field(default_factory=list)
     """Failure rules of your own: see docs/runbook.md#rules-of-your-own."""
     tags: dict[str, str] = Field(default_factory=dict, max_length=40)
@@ -250,7 +277,9 @@ def check(raw: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
                 sections[name] = field.get_default(call_default_factory=True)
             continue
         try:
-            sections[name] = _adapter(field).validate_python(raw[name])
+            # A rule's class and action are words in TOML; all else has TOML's own types.
+            strict = None if name == "rules" else True
+            sections[name] = _adapter(field).validate_python(raw[name], strict=strict)
         except ValidationError as error:
             problems.extend(_from_pydantic(name, error))
     for rule in RULES:

@@ -12,11 +12,20 @@ from stacks.debug_rules import remote_debug_problems
 from stacks.dlc import images_problems
 from stacks.existing_rules import existing_problems
 from stacks.file_system_rules import file_system_problems
+from stacks.layer_rules import layer_problems
+from stacks.name_rules import price_problems, principal_problems, tag_problems
 from stacks.planned_rules import planned_problems
-from stacks.regions import NO_BUDGETS, POWERTOOLS_ACCOUNTS, REGIONS, partition_of
+from stacks.regions import NO_BUDGETS, REGIONS, partition_of
+from stacks.team_rules import team_problems
 
 Sections = Mapping[str, Any]
 
+PRIVATE = tuple(
+    map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
+)
+"""RFC 1918, and 6598's shared range: what the VPC guide recommends, and what works with FSx."""
+TAKEN = ipaddress.IPv4Network("172.17.0.0/16")
+"""Docker's, on SageMaker's hosts too: "to avoid conflicts, do not use it", says the VPC guide."""
 PUBLIC_MASK = 28
 """Prefix length of a public subnet: it holds a NAT gateway and nothing else."""
 HEARTBEAT_PERIODS = 5
@@ -76,6 +85,13 @@ def _region(sections: Sections) -> Iterator[Problem]:
             message="is needed by the budget, which tells someone",
             hint='alarm_email = "oncall@example.com", or no [budget]',
         )
+    if budget is not None and len(set(budget.alert_percent)) < len(budget.alert_percent):
+        yield Problem(
+            path="budget.alert_percent",
+            value=budget.alert_percent,
+            message="names a percentage twice, which AWS Budgets refuses",
+            hint="each once",
+        )
     if budget is not None and not sections.get("tags", {}).get("environment"):
         yield Problem(
             path="tags.environment",
@@ -89,7 +105,7 @@ def _zones(sections: Sections) -> Iterator[Problem]:
     if network is None:
         return
     for i, zone in enumerate(network.zones):
-        if region in REGIONS and not re.fullmatch(re.escape(region) + r"[a-z]", zone):
+        if region in REGIONS and not re.fullmatch(re.escape(region) + r"[a-f]", zone):
             yield Problem(
                 path=f"network.zones.{i}",
                 value=zone,
@@ -126,7 +142,7 @@ def _addresses(sections: Sections) -> Iterator[Problem]:
             hint="for example 10.40.0.0/16",
         )
         return
-    if not 16 <= vpc.prefixlen <= 24 or not vpc.is_private:
+    if not 16 <= vpc.prefixlen <= 24 or not any(vpc.subnet_of(one) for one in PRIVATE):
         yield Problem(
             path="network.cidr",
             value=network.cidr,
@@ -134,6 +150,13 @@ def _addresses(sections: Sections) -> Iterator[Problem]:
             hint="for example 10.40.0.0/16: AWS takes no VPC larger than /16",
         )
         return
+    if vpc.overlaps(TAKEN):
+        yield Problem(
+            path="network.cidr",
+            value=network.cidr,
+            message=f"overlaps {TAKEN}, which services of AWS use inside their hosts",
+            hint="for example 10.40.0.0/16",
+        )
     if network.vpc_id is not None:
         return  # its subnets are there already
     needed = len(network.zones) * 2 ** (32 - network.training_mask)
@@ -150,8 +173,16 @@ def _addresses(sections: Sections) -> Iterator[Problem]:
 
 def _endpoints(sections: Sections) -> Iterator[Problem]:
     network = sections.get("network")
-    for i, name in enumerate(network.interface_endpoints if network else []):
-        if name in ("s3", "dynamodb"):
+    given = network.interface_endpoints if network else []
+    for i, name in enumerate(given):
+        if name in given[:i]:
+            yield Problem(
+                path=f"network.interface_endpoints.{i}",
+                value=name,
+                message="is given twice",
+                hint="each once",
+            )
+        elif name in ("s3", "dynamodb"):
             yield Problem(
                 path=f"network.interface_endpoints.{i}",
                 value=name,
@@ -210,7 +241,14 @@ def _imported(sections: Sections) -> Iterator[Problem]:
             message=f"does not name one subnet for each of {', '.join(network.zones)}",
             hint='[network.subnet_ids] us-east-1a = "subnet-…"',
         )
-    for field in ("nat_gateways", "interface_endpoints"):
+    if len(set(network.subnet_ids.values())) < len(network.subnet_ids):
+        yield Problem(
+            path="network.subnet_ids",
+            value=network.subnet_ids,
+            message="names a subnet twice, and a subnet lies in one zone",
+            hint="aws ec2 describe-subnets: one of each zone",
+        )
+    for field in ("nat_gateways", "interface_endpoints", "no_internet"):
         if getattr(network, field):
             yield Problem(
                 path=f"network.{field}",
@@ -218,38 +256,6 @@ def _imported(sections: Sections) -> Iterator[Problem]:
                 message=f"VPC {network.vpc_id} is not ours to change",
                 hint="leave it out; its owner adds endpoints and NAT",
             )
-
-
-def _teams(sections: Sections) -> Iterator[Problem]:
-    names = [team.name for team in sections.get("teams") or []]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            yield Problem(
-                path=f"teams.{i}.name",
-                value=name,
-                message="is given twice",
-                hint="a team is a state machine, a job role and a prefix: names are unique",
-            )
-    given: dict[str, str] = {}
-    for i, team in enumerate(sections.get("teams") or []):
-        for j, role in enumerate(team.adopt_job_roles):
-            path = f"teams.{i}.adopt_job_roles.{j}"
-            if role in given:
-                yield Problem(
-                    path=path,
-                    value=role,
-                    message=f"is already named by team {given[role]}",
-                    hint="a failed job is taken over by one team",
-                )
-            account = sections.get("account")
-            if account and role.split(":")[4] != account:
-                yield Problem(
-                    path=path,
-                    value=role,
-                    message=f"is not a role of account {account}",
-                    hint="SageMaker takes a role of the account that the job runs in",
-                )
-            given.setdefault(role, team.name)
 
 
 def _watchdog(sections: Sections) -> Iterator[Problem]:
@@ -265,39 +271,6 @@ def _watchdog(sections: Sections) -> Iterator[Problem]:
             "slow watchdog would look like many",
             hint=f"{least} or more",
         )
-
-
-def _layer(sections: Sections) -> Iterator[Problem]:
-    lambdas = sections.get("lambdas")
-    if lambdas is None:
-        return
-    names = set(re.findall(r"{(.*?)}", lambdas.powertools_layer))
-    for name in sorted(names - {"partition", "region", "publisher"}):
-        yield Problem(
-            path="lambdas.powertools_layer",
-            value=lambdas.powertools_layer,
-            message=f"{{{name}}} is not known",
-            hint="{partition}, {region} and {publisher} are",
-        )
-    region = sections.get("region")
-    if region not in REGIONS:
-        return
-    publisher = POWERTOOLS_ACCOUNTS.get(region)
-    if "publisher" in names and publisher is None:
-        yield Problem(
-            path="lambdas.powertools_layer",
-            value=lambdas.powertools_layer,
-            message=f"Powertools publishes no layer in {region}",
-            hint="publish it in your own account there, and give that ARN",
-        )
-    for account in set(POWERTOOLS_ACCOUNTS.values()) - {publisher}:
-        if f":{account}:" in lambdas.powertools_layer:
-            yield Problem(
-                path="lambdas.powertools_layer",
-                value=lambdas.powertools_layer,
-                message=f"account {account} publishes Powertools elsewhere, not in {region}",
-                hint="write {publisher} for the account",
-            )
 
 
 def _retention(sections: Sections) -> Iterator[Problem]:
@@ -333,9 +306,12 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     file_system_problems,
     existing_problems,
     planned_problems,
-    _teams,
+    team_problems,
+    tag_problems,
+    principal_problems,
+    price_problems,
     _watchdog,
-    _layer,
+    layer_problems,
     _retention,
     _failure_rules,
     images_problems,

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from everstep.contracts.problems import Problem
+from stacks.name_rules import bucket_reason
+from stacks.regions import partition_of
 
 TOGETHER = (
     ("data_bucket", "checkpoint_bucket", "output_bucket", "data_key"),
@@ -25,13 +27,15 @@ def existing_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
                 hint="`everstep destroy --env THE_FORMER` prints the whole section",
             )
     yield from _places(known, sections)
+    yield from _buckets(known)
 
 
 def _places(known: Any, sections: Mapping[str, Any]) -> Iterator[Problem]:
     region = sections.get("region")
     for field in ("data_key", "table_key"):
         arn = getattr(known, field)
-        if arn and region and arn.split(":")[3] != region:
+        place = arn.split(":") if arn else []
+        if arn and region and (place[1], place[3]) != (partition_of(region), region):
             yield Problem(
                 path=f"existing.{field}",
                 value=arn,
@@ -55,3 +59,20 @@ def _places(known: Any, sections: Mapping[str, Any]) -> Iterator[Problem]:
             message="lies in a VPC, and network.vpc_id does not name it",
             hint="import the former environment's VPC: network.vpc_id, network.subnet_ids",
         )
+
+
+def _buckets(known: Any) -> Iterator[Problem]:
+    named = {field: getattr(known, field) for field in TOGETHER[0] if field != "data_key"}
+    seen: dict[str, str] = {}
+    for field, name in named.items():
+        reason = bucket_reason(name) if name else None
+        if name and name in seen:
+            reason = f"is {seen[name]} too: a lifecycle and a prefix each"
+        if reason:
+            yield Problem(
+                path=f"existing.{field}",
+                value=name,
+                message=reason,
+                hint="the name as `everstep destroy` printed it",
+            )
+        seen.setdefault(name or "", field)

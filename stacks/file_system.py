@@ -10,9 +10,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.config import FileSystem
+from stacks.file_system_rules import CHECKPOINTS, EXPORTS
 
-CHECKPOINTS = "/checkpoints"
-EXPORTS = "/exports"
 CHANGES = ["NEW", "CHANGED", "DELETED"]
 
 

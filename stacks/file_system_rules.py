@@ -17,6 +17,9 @@ TIERED_MOST = 2_000_000
 CACHE_GIB = (8, 32_768)
 """Least and most SSD read cache for each 1,000 MB/s."""
 MAX_ASSOCIATIONS = 8
+CHECKPOINTS = "/checkpoints"
+EXPORTS = "/exports"
+"""Folders of the file system beside the teams': no team may be called so."""
 
 PATH = "file_system"
 

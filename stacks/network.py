@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.config import Config
+from stacks.config import Config, Network
 from stacks.config_rules import PUBLIC_MASK
 
 TRAINING = "Training"
@@ -52,10 +52,14 @@ class TrainingSecurityGroup(Construct):
 
 
 class LustreSecurityGroup(Construct):
-    """FSx for Lustre: its ports, from training hosts and from its own servers."""
+    """FSx for Lustre: its ports, among its servers, and both ways between them and training hosts.
+
+    With EFA all traffic instead: FSx refuses to make the file system otherwise. Source: "File
+    system access control with Amazon VPC" in the FSx for Lustre guide, 2026-11.
+    """
 
     def __init__(
-        self, scope: Construct, name: str, *, vpc: ec2.IVpc, training: ec2.SecurityGroup
+        self, scope: Construct, name: str, *, vpc: ec2.IVpc, training: ec2.SecurityGroup, efa: bool
     ) -> None:
         super().__init__(scope, name)
         self.group = ec2.SecurityGroup(
@@ -65,12 +69,35 @@ class LustreSecurityGroup(Construct):
             allow_all_outbound=False,
             description="Everstep FSx for Lustre",
         )
-        for port in LUSTRE_PORTS:
+        for port in (ec2.Port.all_traffic(),) if efa else LUSTRE_PORTS:
             training.add_egress_rule(self.group, port, "Lustre")
+            training.add_ingress_rule(self.group, port, "Lustre from its servers")
             self.group.add_ingress_rule(training, port, "Lustre from training hosts")
             self.group.add_egress_rule(training, port, "Lustre to training hosts")
             self.group.add_ingress_rule(self.group, port, "Lustre between servers")
             self.group.add_egress_rule(self.group, port, "Lustre between servers")
+
+
+def only_from_here(stack: Stack, name: str) -> list[iam.PolicyStatement]:
+    """An endpoint lets anyone through who has credentials: with keys of an account of one's own,
+    data would leave by way of S3, internet or not. So this account's identities alone; layers of
+    images lie in a bucket of ECR's (ECR guide, "Minimum Amazon S3 bucket permissions")."""
+    ours = iam.PolicyStatement(
+        sid="OwnAccount",
+        principals=[iam.AnyPrincipal()],
+        actions=["*"],
+        resources=["*"],
+        conditions={"StringEquals": {"aws:PrincipalAccount": stack.account}},
+    )
+    layers = iam.PolicyStatement(
+        sid="ImageLayers",
+        principals=[iam.AnyPrincipal()],
+        actions=["s3:GetObject"],
+        resources=[
+            f"arn:{stack.partition}:s3:::prod-{stack.region}-starport-layer-bucket/*",
+        ],
+    )
+    return [ours, layers] if name == "S3" else [ours]
 
 
 class NetworkStack(Stack):
@@ -85,10 +112,14 @@ class NetworkStack(Stack):
         self.training_subnets = self.vpc.select_subnets(subnet_group_name=TRAINING).subnets
         self.training = TrainingSecurityGroup(self, "TrainingGroup", vpc=self.vpc).group
         self.lustre = LustreSecurityGroup(
-            self, "LustreGroup", vpc=self.vpc, training=self.training
+            self,
+            "LustreGroup",
+            vpc=self.vpc,
+            training=self.training,
+            efa=config.file_system is not None and config.file_system.efa,
         ).group
         if not net.vpc_id:
-            self._endpoints(net.interface_endpoints, chosen)
+            self._endpoints(net, chosen)
             self._flow_logs(config)
 
     def _make(self, config: Config) -> ec2.IVpc:
@@ -146,30 +177,36 @@ class NetworkStack(Stack):
         )
         return [training, public] if nat else [training]
 
-    def _endpoints(self, names: list[str], subnets: ec2.SubnetSelection) -> None:
+    def _endpoints(self, net: Network, subnets: ec2.SubnetSelection) -> None:
+        made: dict[str, ec2.GatewayVpcEndpoint | ec2.InterfaceVpcEndpoint] = {}
         for name, service in (
             ("S3", ec2.GatewayVpcEndpointAwsService.S3),
             ("DynamoDb", ec2.GatewayVpcEndpointAwsService.DYNAMODB),
         ):
-            self.vpc.add_gateway_endpoint(f"{name}Endpoint", service=service, subnets=[subnets])
-        if not names:
-            return
-        group = ec2.SecurityGroup(
-            self,
-            "EndpointGroup",
-            vpc=self.vpc,
-            allow_all_outbound=False,
-            description="Everstep interface endpoints",
-        )
-        group.add_ingress_rule(self.training, ec2.Port.tcp(443), "HTTPS from training hosts")
-        for name in names:
-            self.vpc.add_interface_endpoint(
+            made[name] = self.vpc.add_gateway_endpoint(
+                f"{name}Endpoint", service=service, subnets=[subnets]
+            )
+        if net.interface_endpoints:
+            group = ec2.SecurityGroup(
+                self,
+                "EndpointGroup",
+                vpc=self.vpc,
+                allow_all_outbound=False,
+                description="Everstep interface endpoints",
+            )
+            group.add_ingress_rule(self.training, ec2.Port.tcp(443), "HTTPS from training hosts")
+        for name in net.interface_endpoints:
+            made[name] = self.vpc.add_interface_endpoint(
                 f"{name.title().replace('.', '').replace('-', '')}Endpoint",
                 service=ec2.InterfaceVpcEndpointAwsService(name),
                 subnets=subnets,
                 security_groups=[group],
                 open=False,
             )
+        if net.no_internet:
+            for name, endpoint in made.items():
+                for statement in only_from_here(self, name):
+                    endpoint.add_to_policy(statement)
 
     def _flow_logs(self, config: Config) -> None:
         group = logs.LogGroup(

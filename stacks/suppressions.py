@@ -98,6 +98,13 @@ SUPPRESSIONS = (
         "TrainingGroup/SelfIngress",
     ),
     Suppression(
+        (NIST + "EC2RestrictedCommonPorts", "Everstep-AllTrafficFromOthers"),
+        "AWS::EC2::SecurityGroupIngress",
+        "only where config asks for EFA to the file system: FSx refuses to make it unless its "
+        "group and its clients' let all traffic between them through, both ways",
+        r"(Training|Lustre)Group/Group/from \w+:ALL TRAFFIC",
+    ),
+    Suppression(
         (NIST + "CloudWatchLogGroupEncrypted", "CKV_AWS_158"),
         "AWS::Logs::LogGroup",
         "addresses and byte counts, or a build's output, which CloudWatch Logs encrypts with a key "

@@ -116,6 +116,14 @@ def _data(sections: Sections) -> Iterator[Problem]:
     data, model = sections.get("data"), sections.get("model")
     if data is None:
         return
+    if ".." in data.prefix.split("/"):
+        # In S3 a key like any other; on a file system another team's folder.
+        yield Problem(
+            path="data.prefix",
+            value=data.prefix,
+            message="leads elsewhere",
+            hint="a folder below the team's data prefix",
+        )
     vocab_size = None
     if model is not None and (model.config is not None or model.preset in PRESETS):
         vocab_size = resolve_model(model).vocab_size

@@ -165,6 +165,12 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
         "b/../../c",
     ),
     (
+        "dataset that climbs",
+        spec(data={"prefix": "a/../../applied"}),
+        "data.prefix",
+        "a/../../applied",
+    ),
+    (
         "validation on what is trained on",
         spec(data={"prefix": "a", "mixture": [{"prefix": "b"}], "validation": "b"}),
         "data.validation",

@@ -1,7 +1,15 @@
 """Security groups, endpoints, subnets."""
 
+import tomllib
+
 import pytest
+from aws_cdk import App, Environment
 from aws_cdk.assertions import Match
+
+from emulator.access import evaluate, statements_of
+from stacks.config import CONFIG_FOLDER, check
+from stacks.config_rules import TRAINING_ENDPOINTS
+from stacks.network import NetworkStack
 
 from .conftest import Synthesised, flatten
 
@@ -46,8 +54,8 @@ def test_efa_group_has_all_traffic_to_and_from_itself(prod: Synthesised, trainin
     )
 
 
-def test_efa_group_lets_nothing_else_in_and_only_https_out_to_the_world(
-    prod: Synthesised, training: str
+def test_efa_group_lets_only_lustre_in_too_and_only_https_out_to_the_world(
+    prod: Synthesised, training: str, lustre: str
 ) -> None:
     group = prod.templates["network"]["Resources"][training]["Properties"]
     assert "SecurityGroupIngress" not in group
@@ -59,7 +67,7 @@ def test_efa_group_lets_nothing_else_in_and_only_https_out_to_the_world(
         for rule in prod.resources("AWS::EC2::SecurityGroupIngress")
         if rule["GroupId"] == _id(training)
     ]
-    assert sources == [_id(training)]
+    assert sources == [*[_id(lustre)] * len(LUSTRE), _id(training)]
 
 
 def _ports(prod: Synthesised, kind: str, group: str, other: str) -> set[tuple[int, int]]:
@@ -77,8 +85,52 @@ def test_lustre_ports_are_open_both_ways_and_between_servers(
     egress, ingress = "AWS::EC2::SecurityGroupEgress", "AWS::EC2::SecurityGroupIngress"
     assert _ports(prod, egress, training, lustre) == LUSTRE
     assert _ports(prod, ingress, lustre, training) == LUSTRE
+    assert _ports(prod, egress, lustre, training) == LUSTRE
+    assert _ports(prod, ingress, training, lustre) == LUSTRE
     assert _ports(prod, ingress, lustre, lustre) == LUSTRE
     assert _ports(prod, egress, lustre, lustre) == LUSTRE
+
+
+def test_a_file_system_with_efa_has_all_traffic_with_itself_and_its_clients(
+    more: Synthesised,
+) -> None:
+    """FSx makes none otherwise: "insufficient security group permissions"."""
+    hosts, servers = (_group(more, f"Everstep {of}") for of in ("training hosts", "FSx for Lustre"))
+    for end in ("Source", "Destination"):
+        kind = f"AWS::EC2::SecurityGroup{'Ingress' if end == 'Source' else 'Egress'}"
+        between = {
+            (rule["GroupId"]["Fn::GetAtt"][0], rule[f"{end}SecurityGroupId"]["Fn::GetAtt"][0])
+            for rule in more.resources(kind)
+            if rule["IpProtocol"] == "-1"
+        }
+        assert between == {(one, other) for one in (hosts, servers) for other in (hosts, servers)}
+
+
+def test_without_internet_no_endpoint_serves_keys_of_another_account() -> None:
+    raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
+    raw["network"] |= {"no_internet": True, "interface_endpoints": list(TRAINING_ENDPOINTS)}
+    config, problems = check(raw)
+    assert config is not None, problems
+    app = App(context={"@aws-cdk/core:enablePartitionLiterals": True})
+    env = Environment(account=config.account, region=config.region)
+    NetworkStack(app, "closed", config=config, env=env)
+    resources = app.synth().get_stack_by_name("closed").template["Resources"].values()
+    endpoints = [r["Properties"] for r in resources if r["Type"] == "AWS::EC2::VPCEndpoint"]
+    assert len(endpoints) == len(TRAINING_ENDPOINTS) + 2
+    assert not {"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::Route"} & {
+        r["Type"] for r in resources
+    }
+    theirs = {"aws:PrincipalAccount": "999988887777"}
+    for endpoint in endpoints:
+        statements = statements_of([endpoint["PolicyDocument"]])
+        for action in ("s3:PutObject", "logs:PutLogEvents", "kms:Encrypt", "sts:AssumeRole"):
+            ours = {"aws:PrincipalAccount": config.account}
+            assert evaluate(statements, action, "arn:aws:s3:::anywhere/x", ours).allowed
+            assert not evaluate(statements, action, "arn:aws:s3:::anywhere/x", theirs).allowed
+            assert not evaluate(statements, action, "arn:aws:s3:::anywhere/x", {}).allowed
+    (s3,) = [e for e in endpoints if flatten(e["ServiceName"]).endswith(".s3")]
+    layer = "arn:aws:s3:::prod-us-east-1-starport-layer-bucket/x"
+    assert evaluate(statements_of([s3["PolicyDocument"]]), "s3:GetObject", layer, {}).allowed
 
 
 def test_subnets_are_the_configured_zones_and_have_no_way_out(prod: Synthesised) -> None:
