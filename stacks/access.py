@@ -116,7 +116,7 @@ class AccessStack(Stack):
     def _grant(self, role: iam.Role, table: tuple[Grant, ...], team: str) -> None:
         things = self._things(team)
         for grant in table:
-            condition = cast(dict[str, Any], _filled(grant.condition, team))
+            condition = cast(dict[str, Any], self._filled(grant.condition, team))
             role.add_to_policy(
                 iam.PolicyStatement(
                     sid=grant.sid,
@@ -183,13 +183,12 @@ class AccessStack(Stack):
     def _machine(self, team: str) -> str:
         return names.machine_name(self.env_name, team)
 
-
-def _filled(value: Any, team: str) -> Any:
-    """``{team}`` put in, wherever it is in a condition."""
-    if isinstance(value, str):
-        return value.replace("{team}", team)
-    if isinstance(value, Mapping):
-        return {key: _filled(one, team) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_filled(one, team) for one in value]
-    return value
+    def _filled(self, value: Any, team: str) -> Any:
+        """``{team}`` and ``{env}`` put in, wherever they are in a condition."""
+        if isinstance(value, str):
+            return value.replace("{team}", team).replace("{env}", self.env_name)
+        if isinstance(value, Mapping):
+            return {key: self._filled(one, team) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self._filled(one, team) for one in value]
+        return value

@@ -72,7 +72,7 @@ class JobRole(Construct):
                 f"{word}List",
                 ["s3:ListBucket"],
                 [bucket.bucket_arn],
-                {"StringLike": {"s3:prefix": [f"{team}/*", team]}},
+                {"StringLike": {"s3:prefix": [f"{team}/*"]}},
             )
         self._allow(
             "DataKey", ["kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"], [key.key_arn]

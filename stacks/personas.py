@@ -13,7 +13,10 @@ from everstep.contracts.names import SHELL_MARK
 TAG = "team"
 SESSION_TEAM = "${aws:PrincipalTag/team}"
 OWN = {"StringEquals": {"aws:ResourceTag/everstep:team": SESSION_TEAM}}
-PREFIX = {"StringLike": {"s3:prefix": ["{team}/*", "{team}"]}}
+PREFIX = {"StringLike": {"s3:prefix": ["{team}/*"]}}
+"""With the slash: a list of ``a`` would show the keys of a team ``a-b``."""
+RUNS_JOB = {"StringLike": {"aws:ResourceTag/everstep:execution": "*:execution:everstep-{env}-*"}}
+"""Of a run of this environment, not of another one in the account, and of nobody else's."""
 
 
 class Grant(NamedTuple):
@@ -120,7 +123,7 @@ ADMINISTER = (
         ("states:RedriveExecution", "states:StopExecution"),
         ("executions",),
     ),
-    Grant("StopJobs", ("sagemaker:StopTrainingJob",), ("jobs",)),
+    Grant("StopJobs", ("sagemaker:StopTrainingJob",), ("jobs",), RUNS_JOB),
     Grant(
         "DeadLetters",
         (

@@ -55,6 +55,12 @@ class Iam:
             for word in ("control", "data")
             if name.lower().startswith(word)
         }
+        self.bucket_policies = {
+            word: resource["Properties"]["PolicyDocument"]
+            for word, bucket in self.buckets.items()
+            for resource in self._of("AWS::S3::BucketPolicy")
+            if bucket in json.dumps(resource["Properties"]["PolicyDocument"])
+        }
         self.table = next(
             _arn("dynamodb", f"table/{name}")
             for (_, name), resource in self._resources.items()
@@ -125,6 +131,9 @@ OBJECT = "{bucket}/{team}/x"
 JOB_ROLE = _arn("iam", "role/everstep-prod-research-job", "")
 CDK_ROLE = _arn("iam", f"role/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}", "")
 LOGS = _arn("logs", "log-group:/aws/sagemaker/TrainingJobs:*")
+PERSON = _arn("iam", "role/everstep-prod-person-researcher", "")
+FUNCTION = _arn("lambda", "function:everstep-prod-LaunchAttempt")
+BUILD = _arn("codebuild", "project/everstep-prod-trainer")
 
 CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
     # who, action, resource, condition keys, allowed
@@ -171,7 +180,9 @@ CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
     ("administrator", "sts:AssumeRole", CDK_ROLE, {}, True),
     ("administrator", "sts:AssumeRole", _arn("iam", "role/billing", ""), {}, False),
     ("administrator", "states:StopExecution", RUN, {"of": "applied"}, True),
-    ("administrator", "sagemaker:StopTrainingJob", JOB, {}, True),
+    ("administrator", "sagemaker:StopTrainingJob", JOB, {"run": "prod-research"}, True),
+    ("administrator", "sagemaker:StopTrainingJob", JOB, {"run": "dev-research"}, False),
+    ("administrator", "sagemaker:StopTrainingJob", JOB, {}, False),
     ("administrator", "s3:GetObject", OBJECT, {"in": "data"}, False),
     ("administrator", "iam:PassRole", JOB_ROLE, {}, False),
     ("administrator", "iam:CreateUser", _arn("iam", "user/x", ""), {}, False),
@@ -192,6 +203,63 @@ CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
     ("data-prep", "s3:GetObject", OBJECT, {"in": "checkpoints"}, False),
     ("data-prep", "s3:PutObject", OBJECT, {"in": "output"}, False),
     ("data-prep", "sagemaker:CreateTrainingJob", JOB, {}, False),
+    # Attacks: a team whose name begins with ours.
+    ("researcher", "states:StartExecution", MACHINE, {"of": "x", "tag": "research"}, False),
+    ("researcher", "states:StopExecution", RUN, {"of": "research-2"}, False),
+    ("researcher", "s3:GetObject", OBJECT, {"in": "output", "of": "research-2"}, False),
+    ("researcher", "s3:ListBucket", "{bucket}", {"in": "data", "prefix": "research"}, False),
+    ("researcher", "s3:ListBucket", "{bucket}", {"in": "data", "prefix": "research-2/"}, False),
+    ("researcher", "s3:ListBucket", "{bucket}", {"in": "data", "prefix": ""}, False),
+    ("researcher", "s3:ListBucketVersions", "{bucket}", {"prefix": "research/"}, False),
+    ("job", "s3:ListBucket", "{bucket}", {"in": "output", "prefix": "research"}, False),
+    ("job", "s3:ListBucket", "{bucket}", {"in": "output", "prefix": "research/run"}, True),
+    ("job", "s3:GetObject", OBJECT, {"in": "checkpoints", "of": "research-2"}, False),
+    ("data-prep", "s3:ListBucket", "{bucket}", {"in": "data", "prefix": "research"}, False),
+    ("data-prep", "s3:DeleteObject", OBJECT, {"in": "data", "of": "research-2"}, False),
+    # Tags that someone puts on oneself, or on what is guarded by them.
+    ("researcher", "iam:TagRole", PERSON, {}, False),
+    ("researcher", "sts:TagSession", PERSON, {}, False),
+    ("researcher", "states:TagResource", MACHINE, {"of": "applied", "tag": "research"}, False),
+    ("researcher", "sagemaker:AddTags", JOB, {"tag": "research"}, False),
+    ("job", "sagemaker:AddTags", JOB, {"tag": "research"}, False),
+    # Other people's code, roles and tokens.
+    ("researcher", "lambda:UpdateFunctionCode", FUNCTION, {}, False),
+    ("researcher", "lambda:InvokeFunction", FUNCTION, {}, False),
+    ("researcher", "states:SendTaskSuccess", MACHINE, {"tag": "research"}, False),
+    ("researcher", "states:StartSyncExecution", MACHINE, {"tag": "research"}, False),
+    ("researcher", "sagemaker:StopTrainingJob", JOB, {"tag": "research"}, False),
+    ("researcher", "sagemaker:UpdateTrainingJob", JOB, {"tag": "research"}, False),
+    ("researcher", "codebuild:StartBuild", BUILD, {}, False),
+    ("researcher", "ecr:PutImage", _arn("ecr", "repository/everstep-prod/trainer"), {}, False),
+    ("researcher", "events:PutRule", _arn("events", "rule/x"), {}, False),
+    ("researcher", "sqs:SendMessage", "*", {}, False),
+    ("researcher", "kms:CreateGrant", "{data_key}", {}, False),
+    ("researcher", "dynamodb:Scan", "{table}", {}, False),
+    ("researcher", "s3:PutObject", OBJECT, {"in": "data"}, False),
+    ("viewer", "states:RedriveExecution", RUN, {}, False),
+    ("viewer", "dynamodb:PutItem", "{table}", {}, False),
+    ("viewer", "sts:AssumeRole", CDK_ROLE, {}, False),
+    ("administrator", "sts:AssumeRole", JOB_ROLE, {}, False),
+    ("administrator", "sagemaker:CreateTrainingJob", JOB, {}, False),
+    ("administrator", "lambda:UpdateFunctionCode", FUNCTION, {}, False),
+    ("administrator", "states:UpdateStateMachine", MACHINE, {"tag": "research"}, False),
+    ("administrator", "kms:PutKeyPolicy", "{data_key}", {}, False),
+    ("administrator", "kms:Decrypt", "{data_key}", {}, False),
+    ("administrator", "iam:DeleteRolePermissionsBoundary", JOB_ROLE, {}, False),
+    ("job", "sts:AssumeRole", _arn("iam", "role/everstep-prod-applied-job", ""), {}, False),
+    ("job", "iam:PassRole", JOB_ROLE, {}, False),
+    ("job", "sagemaker:StopTrainingJob", JOB, {"tag": "research"}, False),
+    ("job", "states:SendTaskSuccess", MACHINE, {"tag": "research"}, False),
+    ("job", "kms:CreateGrant", "{data_key}", {}, False),
+    ("job", "kms:CreateGrant", "{data_key}", {"grant": "true"}, True),
+    ("job", "logs:PutLogEvents", _arn("logs", "log-group:/aws/lambda/x:log-stream:y"), {}, False),
+    ("job", "ec2:CreateNetworkInterface", _arn("ec2", "subnet/subnet-of-others"), {}, False),
+    ("job", "ecr:PutImage", _arn("ecr", "repository/everstep-prod/trainer"), {}, False),
+    ("job", "fsx:DeleteFileSystem", _arn("fsx", "file-system/fs-1"), {}, False),
+    ("job", "s3:PutBucketPolicy", "{bucket}", {}, False),
+    ("data-prep", "s3:DeleteObjectVersion", OBJECT, {"in": "data"}, False),
+    ("data-prep", "kms:CreateGrant", "{data_key}", {"grant": "true"}, False),
+    ("data-prep", "ecr:PutImage", _arn("ecr", "repository/everstep-prod/trainer"), {}, False),
 ]  # fmt: skip
 
 
@@ -214,6 +282,10 @@ def test_case(
         "aws:ResourceTag/everstep:team": about.get("tag"),
         "s3:prefix": about.get("prefix"),
         "cloudwatch:namespace": about.get("namespace"),
+        "kms:GrantIsForAWSResource": about.get("grant"),
+        "aws:ResourceTag/everstep:execution": _arn("states", f"execution:everstep-{about['run']}:x")
+        if "run" in about
+        else None,
     }
     team = None if untagged or persona != "researcher" else "research"
     identity = iam.identity(ROLES[persona])
@@ -230,17 +302,47 @@ def test_a_policy_added_later_gives_no_more_than_the_boundary(iam: Iam) -> None:
             assert not may(widened, action, "*", None), (persona, action)
 
 
-def test_a_person_passes_only_the_own_team_as_session_tag(iam: Iam) -> None:
-    (statement,) = [
-        s
-        for s in iam.role(ROLES["researcher"])["AssumeRolePolicyDocument"]["Statement"]
-        if "sts:AssumeRole" in s["Action"]
-    ]
-    conditions = statement["Condition"]
-    own = conditions["StringEquals"]["aws:RequestTag/team"]
-    assert own == "${aws:PrincipalTag/team}"
-    assert conditions["StringLike"]["aws:RequestTag/team"] == ["research", "applied"]
-    assert conditions["ForAllValues:StringEquals"]["aws:TagKeys"] == ["team"]
+@pytest.mark.parametrize(
+    ("own", "passed", "allowed"),
+    [
+        ("research", {"team": "research"}, True),
+        ("applied", {"team": "applied"}, True),
+        ("research", {"team": "applied"}, False),
+        ("research", {}, False),
+        ("research", {"team": "research", "admin": "true"}, False),
+        ("research", {"everstep:team": "applied"}, False),
+        ("sales", {"team": "sales"}, False),
+        ("*", {"team": "*"}, False),
+        ("research*", {"team": "research*"}, False),
+        (None, {"team": "research"}, False),
+        (None, {"team": ""}, False),
+        (None, {}, False),
+    ],
+)
+def test_a_person_takes_the_role_for_the_own_team_alone(
+    iam: Iam, own: str | None, passed: dict[str, str], allowed: bool
+) -> None:
+    """The role's trust policy, evaluated for what a caller may put on the session."""
+    text = json.dumps(iam.role(ROLES["researcher"])["AssumeRolePolicyDocument"]["Statement"])
+    # A variable without a value matches nothing, as in IAM.
+    text = text.replace("${aws:PrincipalTag/team}", own or "\\u0000none")
+    statements = [{**one, "Resource": "*"} for one in json.loads(text)]
+    keys: dict[str, str | list[str]] = {f"aws:RequestTag/{k}": v for k, v in passed.items()}
+    keys |= {"aws:TagKeys": list(passed)} if passed else {}
+    assert evaluate(statements, "sts:AssumeRole", "*", keys).allowed is allowed
+
+
+@pytest.mark.parametrize("keys", [{"aws:SecureTransport": "false"}, {"s3:TlsVersion": "1.1"}])
+def test_a_bucket_denies_who_may_where_the_way_is_not_safe(iam: Iam, keys: dict[str, str]) -> None:
+    """Identity and resource policy together: a deny wins."""
+    for word, policies in iam.bucket_policies.items():
+        name = f"{iam.buckets[word]}/research/x"
+        for role in ("job", "researcher"):
+            identity = iam.identity(ROLES[role])
+            both = Identity([*identity.policies, policies], identity.boundary)
+            safe = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3"}
+            assert may(both, "s3:GetObject", name, **safe)
+            assert not may(both, "s3:GetObject", name, **(safe | keys))
 
 
 def test_there_are_forty_cases_and_both_answers_for_each_persona() -> None:
