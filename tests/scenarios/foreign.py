@@ -20,6 +20,8 @@ STEP_SECONDS = float(os.environ.get("FOREIGN_STEP_SECONDS", "0.05"))
 START = os.environ.get("EVERSTEP_START_FROM", "").rstrip("/")
 WEIGHTS_ONLY = os.environ.get("EVERSTEP_START_WITH") == "weights"
 BUG_AT = int(os.environ.get("FOREIGN_BUG_AT", "0"))
+HURRIES = "FOREIGN_HURRIES" in os.environ
+"""Steps take no time once an object ``hurry`` lies beside the checkpoints."""
 
 
 def say(**fields: object) -> None:
@@ -62,8 +64,8 @@ def save(s3, step: int, state: str, final: bool) -> None:
     s3.put_object(Bucket=BUCKET, Key=f"{folder}/manifest.json", Body=json.dumps(manifest).encode())
 
 
-def bug_is_mended(s3) -> bool:
-    return bool(s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{PREFIX}/mended").get("KeyCount"))
+def told(s3, word: str) -> bool:
+    return bool(s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{PREFIX}/{word}").get("KeyCount"))
 
 
 def main() -> int:
@@ -75,11 +77,13 @@ def main() -> int:
     leader = config["current_host"] == config["hosts"][0]
     if leader:
         say(everstep="resume", step=step)
+    hurry = False
     while step < steps:
-        time.sleep(STEP_SECONDS)
+        hurry = hurry or (HURRIES and told(s3, "hurry"))
+        time.sleep(0 if hurry else STEP_SECONDS)
         step += 1
         state = hashlib.sha256(f"{state} {step}".encode()).hexdigest()
-        if step == BUG_AT and not bug_is_mended(s3):
+        if step == BUG_AT and not told(s3, "mended"):
             raise KeyError("the same bug every time")
         if leader:
             say(everstep="step", step=step, loss=1.0 / step, step_seconds=STEP_SECONDS)

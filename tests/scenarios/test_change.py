@@ -124,14 +124,16 @@ def test_a_run_that_was_started_before_an_upgrade_arrives_after_it(
         return str(alias["FunctionVersion"])
 
     before = version()
-    arn = own_lab.start("upgraded", own_lab.foreign(steps=400, step_seconds=0.25))
+    # It goes on for as long as the upgrade takes, and is told to hurry after that.
+    arn = own_lab.start("upgraded", own_lab.foreign(800, 0.5, FOREIGN_HURRIES="1"))
     own_lab.at_step("upgraded", 1, 3)
     ran = _cdk(own_lab, next_version, "deploy", "--all", "--require-approval", "never")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert version() != before
     assert own_lab.execution(arn)["status"] == "RUNNING", "the upgrade took longer than the run"
+    own_lab.put(f"{own_lab.cloud.run('upgraded').team.checkpoint_uri}/upgraded/hurry", "now")
     assert own_lab.end(arn, 300)["status"] == "SUCCEEDED"
-    check_arrived(own_lab, "upgraded", 400, launches=1)
+    check_arrived(own_lab, "upgraded", 800, launches=1)
 
 
 @pytest.mark.parametrize("mode", ["file", "fastfile", "fsx", "s3"])
