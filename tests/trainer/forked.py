@@ -142,6 +142,14 @@ def start_ranks(
     return job
 
 
+def run_ranks(base: Path, dataset: Path, ranks: int = 2, **more: Any) -> Ranks:
+    """``start_ranks``, to their end: a run that nothing happens to. A launcher's ranks each import
+    torch, which takes longer than such a run."""
+    job = start_ranks(base, dataset, ranks=ranks, **more)
+    assert job.wait() == [0] * ranks, job.text
+    return job
+
+
 def _run(environment: dict[str, str], output: Path, prepare: list[Prepare], news: Any) -> None:
     os.environ.update(environment)
     with output.open("wb") as file:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from everstep.contracts.env import FailureFile
-from tests.trainer.harness import Job, Launch, losses, of_kind, start_job, weights
+from tests.trainer.forked import run_ranks
+from tests.trainer.harness import Job, Launch, losses, of_kind, weights
 from trainer.guard import Spikes
 from trainer.skips import LEDGER, Skip, Skips
 
@@ -25,11 +26,8 @@ def with_the_skip(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     base = tmp_path_factory.mktemp("skips")
     (base / "checkpoints").mkdir()
     (base / "checkpoints" / LEDGER).write_text(Skips(skipped=[SKIP]).model_dump_json())
-    job = start_job(base, dataset, **RUN)
-    assert job.wait() == 0, job.text
-    plain = tmp_path_factory.mktemp("plain")
-    other = start_job(plain, dataset, **RUN)
-    assert other.wait() == 0, other.text
+    job = run_ranks(base, dataset, **RUN)
+    other = run_ranks(tmp_path_factory.mktemp("plain"), dataset, **RUN)
     mine, whole = losses(job.lines), losses(other.lines)
     assert {s: v for s, v in mine.items() if s < 8} == {s: v for s, v in whole.items() if s < 8}
     assert mine[8] != whole[8], "nothing was skipped"
@@ -90,8 +88,7 @@ def test_a_spike_is_undone(launch: Launch, tmp_path: Path, dataset: Path) -> Non
     (tmp_path / "told/checkpoints").mkdir(parents=True)
     ledger = (tmp_path / "spike/checkpoints" / LEDGER).read_text()
     (tmp_path / "told/checkpoints" / LEDGER).write_text(ledger)
-    told = launch("told", **run)
-    assert told.wait() == 0, told.text
+    told = run_ranks(tmp_path / "told", dataset, **run)
     assert losses(job.lines) == losses(told.lines)
     ours, theirs = weights(tmp_path / "spike/checkpoints"), weights(tmp_path / "told/checkpoints")
     assert ours["weights_sha256"] == theirs["weights_sha256"]

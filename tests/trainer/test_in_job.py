@@ -10,15 +10,8 @@ import pytest
 
 from everstep.contracts.env import FailureFile
 from everstep.contracts.failures import FailureClass as F
-from tests.trainer.harness import (
-    Job,
-    Launch,
-    free_port,
-    losses,
-    of_kind,
-    start_job,
-    weights,
-)
+from tests.trainer.forked import run_ranks
+from tests.trainer.harness import Job, Launch, free_port, losses, of_kind, weights
 from trainer.in_job import Death, why_not
 
 KILLS = 5
@@ -33,8 +26,7 @@ LONG = {
 @pytest.fixture(scope="module")
 def unbroken(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     base = tmp_path_factory.mktemp("unbroken")
-    job = start_job(base, dataset, **LONG)
-    assert job.wait() == 0, job.text
+    job = run_ranks(base, dataset, **LONG)
     return {"losses": losses(job.lines), "weights": weights(base / "checkpoints")}
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from everstep.contracts.env import FailureFile, TrainerEnv
+from tests.trainer.forked import run_ranks
 from tests.trainer.harness import (
     ROOT,
     SMALL,
@@ -36,15 +37,15 @@ from trainer.train import Where, train
 
 @pytest.mark.parametrize("mode", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"])
 def test_every_sharding_has_the_curve_of_one_rank(
-    launch: Launch, alone_curve: list[tuple[float, float]], mode: str
+    dataset: Path, tmp_path: Path, alone_curve: list[tuple[float, float]], mode: str
 ) -> None:
-    job = launch(
-        mode,
+    job = run_ranks(
+        tmp_path,
+        dataset,
         **QUIET,
         parallelism__sharding=mode,
         **({"parallelism__replicate": 2} if mode == "HYBRID_SHARD" else {}),
     )
-    assert job.wait() == 0, job.text
     curve = [(s["loss"], s["grad_norm"]) for s in of_kind(job.lines, "step")]
     assert len(curve) == 6
     assert [c[0] for c in curve] == pytest.approx([c[0] for c in alone_curve], rel=1e-4)

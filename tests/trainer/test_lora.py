@@ -17,7 +17,8 @@ from torch import Tensor
 from everstep.contracts.mesh import Mesh
 from everstep.contracts.training_spec import Lora, Parallelism, Sharding, Train
 from everstep.policy.memory import memory_plan
-from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, start_job, weights
+from tests.trainer.forked import run_ranks
+from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, weights
 from tests.trainer.test_import_weights import GOLDEN, SHAPES, shape_words
 from trainer.checkpoint.state import live_tensors
 from trainer.errors import ConfigError
@@ -139,8 +140,7 @@ def test_the_memory_plan_counts_what_lies_there(one_rank: None) -> None:
 @pytest.fixture(scope="module")
 def unbroken(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lines]:
     base = tmp_path_factory.mktemp("lora")
-    job = start_job(base, dataset, **WORDS)
-    assert job.wait() == 0, job.text
+    job = run_ranks(base, dataset, **WORDS)
     return base / "checkpoints", job.lines
 
 
@@ -165,20 +165,17 @@ def test_killed_and_resumed_is_bit_equal(
 
 @pytest.mark.parametrize("sharding", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 def test_two_ranks_learn_as_one(
-    launch: Launch, tmp_path: Path, one_curve: dict[int, float], sharding: str
+    dataset: Path, tmp_path: Path, one_curve: dict[int, float], sharding: str
 ) -> None:
     few = WORDS | {"model__lora__dropout": 0, "stop__steps": 6}
-    two = launch("two", **few, parallelism__sharding=sharding)
-    assert two.wait() == 0, two.text
+    two = run_ranks(tmp_path, dataset, **few, parallelism__sharding=sharding)
     assert losses(two.lines) == pytest.approx(one_curve, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
 def one_curve(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
     few = WORDS | {"model__lora__dropout": 0, "stop__steps": 6}
-    job = start_job(tmp_path_factory.mktemp("one"), dataset, ranks=1, **few)
-    assert job.wait() == 0, job.text
-    return losses(job.lines)
+    return losses(run_ranks(tmp_path_factory.mktemp("one"), dataset, ranks=1, **few).lines)
 
 
 def test_the_merged_export_has_the_adapted_models_logits(

@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.trainer.harness import HELD, ROOT, Launch, free_port, losses, of_kind
+from tests.trainer.forked import run_ranks
+from tests.trainer.harness import HELD, ROOT, free_port, losses, of_kind
 from tests.trainer.mesh_program import ROWS, SHAPE, STEPS, Job, run
 from trainer.verify import tensor_digest
 
@@ -250,27 +251,23 @@ def test_microbatches_in_flight_are_bounded(seen: Seen) -> None:
     assert seen["PP 2 interleaved, adamw"]["in_flight"] == [5, 3]
 
 
-def test_a_run_goes_on_without_its_pipeline(launch: Launch, held_out: Path) -> None:
-    """The trainer itself, launched: two stages, then one rank, then two again."""
+def test_a_run_goes_on_without_its_pipeline(tmp_path: Path, held_out: Path) -> None:
+    """The trainer itself: two stages, then one rank, then two again."""
     quiet = {
         "model__dropout": 0,
         "train__schedule": "constant",
-        "data__path": held_out,
         "data__validation": "held",
         "data__document_separator": 5,
         "train__validation_every_steps": 4,
     }
-    piped = launch("run", **quiet, parallelism__pipeline=2, stop__steps=6)
-    assert piped.wait() == 0, piped.text
-    whole = launch("run", ranks=1, number=2, **quiet, stop__steps=9)
-    assert whole.wait() == 0, whole.text
-    again = launch("run", number=3, **quiet, parallelism__pipeline=2)
-    assert again.wait() == 0, again.text
+    go_on = partial(run_ranks, tmp_path / "run", held_out, **quiet)
+    piped = go_on(parallelism__pipeline=2, stop__steps=6)
+    whole = go_on(ranks=1, number=2, stop__steps=9)
+    again = go_on(number=3, parallelism__pipeline=2)
     assert [of_kind(job.lines, "resume")[0]["step"] for job in (piped, whole, again)] == [0, 6, 9]
     assert of_kind(again.lines, "done")[0]["tokens"] == 12 * 8 * 32
 
-    sharded = launch("sharded", **quiet)
-    assert sharded.wait() == 0, sharded.text
+    sharded = run_ranks(tmp_path / "sharded", held_out, **quiet)
     found = losses(piped.lines) | losses(whole.lines) | losses(again.lines)
     assert found == pytest.approx(losses(sharded.lines), rel=1e-5)
     lines = piped.lines + whole.lines + again.lines

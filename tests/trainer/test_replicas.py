@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.forked import run_ranks
 from tests.trainer.harness import Launch, losses, of_kind, weights
 from trainer.replicas import odd_ones, peers
 
@@ -15,7 +16,7 @@ RUN = {
 }
 
 
-def test_a_flipped_bit_is_named_and_undone(launch: Launch, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_named_and_undone(launch: Launch, dataset: Path, tmp_path: Path) -> None:
     """Between the comparisons, and before the checkpoint that would have kept it."""
     flip = {"SABOTAGE": "flip", "SABOTAGE_AT": "5", "SABOTAGE_RANK": "1"}
     job = launch("flipped", program="tests.chaos.sabotage", environment=flip, **RUN)
@@ -24,8 +25,7 @@ def test_a_flipped_bit_is_named_and_undone(launch: Launch, tmp_path: Path) -> No
     assert restart["error"] == "ReplicaError"
     assert "ranks 0, 1 are not those of their copies" in restart["cause"]
     assert restart["committed"] == 3
-    whole = launch("whole", **RUN)
-    assert whole.wait() == 0, whole.text
+    whole = run_ranks(tmp_path / "whole", dataset, **RUN)
     assert not of_kind(whole.lines, "restart")
     ours, theirs = (weights(tmp_path / n / "checkpoints") for n in ("flipped", "whole"))
     assert ours["weights_sha256"] == theirs["weights_sha256"]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from everstep.contracts.manifest import MANIFEST_NAME, Manifest
-from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, start_job, weights
+from tests.trainer.forked import run_ranks
+from tests.trainer.harness import Alone, Launch, Lines, losses, of_kind, weights
 from trainer.errors import ConfigError
 
 # steps long enough that a kill from outside lands before the last one
@@ -21,8 +22,7 @@ SLOW = {"train__sequence_length": 128, "train__global_batch": 32, "model__dim": 
 def unbroken(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> "Unbroken":
     """Losses by step, and digests, of the run that nothing happens to."""
     base = tmp_path_factory.mktemp("unbroken")
-    job = start_job(base, dataset, **SLOW)
-    assert job.wait() == 0, job.text
+    job = run_ranks(base, dataset, **SLOW)
     return losses(job.lines), weights(base / "checkpoints")
 
 
@@ -72,26 +72,22 @@ def test_sigterm_saves_and_the_next_launch_goes_on(
     assert stopped_weights == unbroken[1]["weights_sha256"]
 
 
-def test_another_mesh_loads_the_same_weights_and_optimizer(launch: Launch, tmp_path: Path) -> None:
+def test_another_mesh_loads_the_same_weights_and_optimizer(dataset: Path, tmp_path: Path) -> None:
     quiet = {"model__dropout": 0, "train__schedule": "constant"}
-    two = launch("mesh", **quiet, stop__steps=6)
-    assert two.wait() == 0, two.text
+    run_ranks(tmp_path / "mesh", dataset, **quiet, stop__steps=6)
     before = weights(tmp_path / "mesh/checkpoints")
 
     # nothing left to do: it loads on the other mesh, and saves what it loaded
     _unfinish(tmp_path / "mesh/checkpoints", step=6)
-    one = launch("mesh", ranks=1, number=2, **quiet, stop__steps=6)
-    assert one.wait() == 0, one.text
+    run_ranks(tmp_path / "mesh", dataset, ranks=1, number=2, **quiet, stop__steps=6)
     after = weights(tmp_path / "mesh/checkpoints")
     assert (before["world_size"], after["world_size"]) == (2, 1)
     assert after["checkpoint"] == "step-00000006.00002"
     assert after["weights_sha256"] == before["weights_sha256"]
     assert after["optimizer_sha256"] == before["optimizer_sha256"]
 
-    on_one = launch("mesh", ranks=1, number=3, **quiet)
-    assert on_one.wait() == 0
-    on_two = launch("two", **quiet)
-    assert on_two.wait() == 0
+    on_one = run_ranks(tmp_path / "mesh", dataset, ranks=1, number=3, **quiet)
+    on_two = run_ranks(tmp_path / "two", dataset, **quiet)
     expected = {step: loss for step, loss in losses(on_two.lines).items() if step > 6}
     assert losses(on_one.lines) == pytest.approx(expected, rel=1e-5)
 
