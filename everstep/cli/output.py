@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
@@ -80,8 +81,8 @@ def show_runs(rows: list[dict[str, Any]]) -> None:
             tabbed(row.values())
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("run", "state", "step", "attempts", "team", "cost", "started"):
-        table.add_column(column)
+    for column in ("run", "state", "step", "tries", "team", "cost", "started"):
+        table.add_column(column, no_wrap=column != "run", overflow="fold")
     for row in rows:
         table.add_row(
             row["run_id"],
@@ -89,10 +90,10 @@ def show_runs(rows: list[dict[str, Any]]) -> None:
             _progress(row["step"], row["steps"]),
             str(row["attempts"]),
             row["team"],
-            f"{row['gpu_hours']:.1f} {row['hours_of']}"
+            f"{row['gpu_hours']:.1f} {row['hours_of'].replace('hours', 'h')}"
             if row["usd"] is None
             else f"{row['usd']:.2f} USD",
-            row["started"].replace("T", " ")[:16],
+            f"{datetime.fromisoformat(row['started']):%d %b %H:%M}",
         )
     out.print(table)
 
@@ -100,7 +101,7 @@ def show_runs(rows: list[dict[str, Any]]) -> None:
 def _progress(step: int | None, steps: int | None) -> str:
     if step is None:
         return "–"
-    return str(step) if not steps else f"{step}/{steps} ({step / steps:.0%})"
+    return str(step) if not steps else f"{step}/{steps}"
 
 
 def show_end(view: RunView) -> None:

@@ -1,5 +1,6 @@
 """A ``Picture`` as one screen for a terminal, and as lines for a pipe."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from textwrap import wrap
 
@@ -12,7 +13,7 @@ SAY_SECONDS = 30.0
 SAY_SHARE = 0.05
 """In a pipe a step is said so often, or when so much of the run is done since."""
 _WORD = "{:<7}"
-_COLUMNS = (3, 20, 14, 10, 18)
+_COLUMNS: tuple[int, ...] = (3, 20, 14, 10, 18)
 _COLOURS = {"done": "green", "gave_up": "red", "stopped": "yellow", "refused": "red"}
 _COLOURS |= {"running": "cyan", "waiting": "yellow"}
 
@@ -29,6 +30,7 @@ def screen(p: Picture, width: int = 80, height: int = 24, *, ascii_only: bool = 
     lines += _row("spent", p.spent, width)
     lines += _row("budget", "; ".join(p.budget), width)
     lines += _row("note", p.note.partition("\n")[0], width)
+    lines += _row("do", p.todo, width)
     if p.trouble:
         lines.append(Text(_cut(p.trouble, width), style="bold yellow"))
     room = height - len(lines) - 1
@@ -75,7 +77,7 @@ class Teller:
 def _tamed(p: Picture) -> Picture:
     """Words that a program, a person or AWS wrote move no cursor."""
     attempts = [a.model_copy(update={"cause": tame(a.cause)}) for a in p.attempts]
-    words = {name: tame(getattr(p, name)) for name in ("doing", "next", "note", "trouble")}
+    words = {name: tame(getattr(p, name)) for name in ("doing", "next", "note", "todo", "trouble")}
     return p.model_copy(update={"attempts": attempts, **words})
 
 
@@ -185,8 +187,11 @@ def _history(attempts: list[Attempt], width: int, room: int) -> list[Text]:
     return [Text(head, style="bold"), *more, *(row for rows in chosen for row in rows)]
 
 
-def _line(cells: tuple[str, ...], width: int) -> str:
-    fixed = "".join(f"{_cut(c, n - 1):<{n}}" for c, n in zip(cells[:-1], _COLUMNS, strict=True))
+def _line(cells: Sequence[str], width: int) -> str:
+    columns = _COLUMNS
+    if width < sum(_COLUMNS) + 5:  # what happened before where
+        cells, columns = (cells[0], *cells[2:]), (columns[0], *columns[2:])
+    fixed = "".join(f"{_cut(c, n - 1):<{n}}" for c, n in zip(cells[:-1], columns, strict=True))
     return _cut(fixed + cells[-1], width).rstrip()
 
 
@@ -210,7 +215,8 @@ def _plain_state(p: Picture) -> str:
         at = "" if p.next_at is None else f" at {datetime.fromtimestamp(p.next_at, UTC):%F %T} UTC"
         words += f"; next: {p.next}{at}"
     reason, _, _ = p.note.partition("\n")
-    return f"{words}; {reason}" if reason and p.ended else words
+    words += f"; {reason}" if reason and p.ended else ""
+    return f"{words}; to do: {p.todo}" if p.todo else words
 
 
 def _plain_step(p: Picture) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from everstep.cli.watch_stage import stage_after, stage_of
+from everstep.cli.watch_stage import stage_after, stage_of, todo
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import parse_line
 from everstep.contracts.records import Launch, Run, RunStatus
@@ -77,6 +77,8 @@ class Picture(BaseModel):
     budget: list[str] = []
     attempts: list[Attempt] = []
     note: str = ""
+    todo: str = ""
+    """What the person who looks may do."""
     trouble: str = ""
     """Why what is shown may be old."""
 
@@ -143,7 +145,7 @@ def picture(
         **stage._asdict(),
         step=step,
         steps=steps,
-        eta_seconds=eta,
+        eta_seconds=None if stage.quiet else eta,
         step_seconds=pace,
         loss=losses[-1] if losses else None,
         losses=thinned(losses, CURVE),
@@ -155,6 +157,7 @@ def picture(
         budget=[u.words for u in used(run.spec.budget, spend, now, run.created_epoch)],
         attempts=[_attempt(x, last if x is launches[-1] else None) for x in launches],
         note=run.note or "",
+        todo=todo(run) if run.ended or alive else "",
     )
 
 

@@ -95,7 +95,8 @@ def _runs(run: Run, last: Launch, stepped: float | None, now: float) -> Stage:
     doing = f"launch {last.launch} {DOES[phase]}"
     since = last.phase_since_epoch or last.planned_epoch
     if last.stop_reason is not None:
-        return Stage(State.LAUNCH_ATTEMPT, f"{doing}: being stopped, {last.stop_reason}", since)
+        words = f"launch {last.launch} is being stopped: {last.stop_reason}"
+        return Stage(State.LAUNCH_ATTEMPT, words, since)
     if phase is Phase.STEP:
         # The watchdog's row is up to a minute behind the log.
         since = max(since, stepped or 0.0)
@@ -142,3 +143,15 @@ def stage_after(run: Run, execution: str) -> Stage:
     if run.ended:
         return Stage(execution, next=f"everstep retry {run.run_id} goes on")
     return Stage(execution, "its row will follow", next=f"everstep retry {run.run_id}")
+
+
+def todo(run: Run) -> str:
+    """For the person who looks; empty where there is nothing to do."""
+    if run.status is RunStatus.GAVE_UP:
+        said = (run.note or "").splitlines()
+        return "; ".join(
+            line.partition(": ")[2] for line in said if line.startswith(("hint: ", "runbook: "))
+        )
+    if run.waiting is not None:
+        return "nothing; for more room end other jobs, or docs/guides/quotas.md"
+    return ""

@@ -140,7 +140,7 @@ def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
         return f"nothing, or, once it has ended, {concrete(DEFAULTS[FailureClass.BUDGET][1], run)}."
     if failure is not None and failure.failure_class is FailureClass.USER_STOP:
         return "nothing; press Redrive on the execution to go on."
-    hint = concrete((failure.hint if failure else "") or "see the runbook", run)
+    hint = (hint_of(failure, run) if failure else "") or "see the runbook"
     if failure is not None and failure.failure_class is FailureClass.BUDGET:
         return f"{hint} (a Redrive meets the same limit)."
     return f"{hint}. Redrive of the execution goes on where this stopped."
@@ -149,6 +149,12 @@ def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
 def concrete(hint: str, run: Run) -> str:
     """With the run's own id where a hint has a command."""
     return hint.replace("everstep retry RUN", f"everstep retry {run.run_id}")
+
+
+def hint_of(failure: Failure, run: Run) -> str:
+    """The failure's own; how to raise the budget where that is what ended the run."""
+    spent = DEFAULTS[FailureClass.BUDGET][1] if failure.failure_class is FailureClass.BUDGET else ""
+    return concrete(failure.hint or spent, run)
 
 
 def _results(run: Run, launches: Sequence[Launch]) -> list[str]:

@@ -6,7 +6,7 @@ from everstep.contracts.failures import Action, Failure, FailureClass
 from everstep.contracts.metrics import RUNS
 from everstep.contracts.payloads import GiveUpStep
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.notice import concrete, history
+from everstep.policy.notice import hint_of, history
 from lambdas.aws.own_lustre import delete_own
 from lambdas.aws.redrive import GAVE_UP, begin_again, redriven
 from lambdas.aws.services import Services, state_handler
@@ -23,8 +23,8 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     if launches and run.spec.target(launches[-1].target).warm_pool_seconds:
         services.jobs.end_warm_pool(launches[-1].job_name)
     text = f"gave up, {failure.failure_class}: {failure.cause} ({reason})"
-    if failure.hint:
-        text += f"\nhint: {concrete(failure.hint, run)}"
+    if hint := hint_of(failure, run):
+        text += f"\nhint: {hint}"
     text += f"\nrunbook: {services.env.runbook(failure.failure_class)}"
     jobs = [*launches, *services.store.exports(step.run_id)]
     if run.status not in GAVE_UP:

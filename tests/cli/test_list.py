@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from everstep.cli import output
 from everstep.cli.cloud import Cloud
 from everstep.cli.errors import CliError
 from everstep.cli.executions import Listed
@@ -70,6 +72,19 @@ def test_filters(listed: Any) -> None:
     assert [row["run_id"] for row in both] == ["typo", "done"]
     with pytest.raises(CliError, match="'dead' is none"):
         listed("--state", "dead")
+
+
+def test_a_table_of_80_columns_keeps_one_line_a_run(
+    listed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Console(force_terminal=True, width=80, color_system=None, highlight=False)
+    monkeypatch.setattr(output, "out", terminal)
+    with terminal.capture() as shown:
+        output.show_runs(listed())
+    head, *lines = shown.get().splitlines()
+    assert head.split() == ["run", "state", "step", "tries", "team", "cost", "started"]
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= 80
 
 
 def test_lines_in_a_pipe(listed: Any) -> None:

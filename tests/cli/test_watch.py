@@ -149,6 +149,21 @@ def test_a_job_that_says_nothing_is_next_to_be_stopped() -> None:
     assert (found.next, found.next_at) == ("stopped if it still starts up", NOW + 1800)
 
 
+def test_who_looks_is_told_what_to_do_and_not_an_hour_of_arrival_that_will_not_be() -> None:
+    said = screen(MOMENTS["gave_up"]()).plain
+    assert "do     look at the hosts; docs/runbook.md#infrastructure" in said
+    assert "do     nothing" in screen(MOMENTS["waits"]()).plain
+    assert "\ndo " not in screen(MOMENTS["steps"]()).plain
+    silent = watched.launch(1, phase=Phase.STEP, phase_since_epoch=NOW - 900, step_times=[2.0])
+    assert watched.shown(watched.run(), [silent]).eta_seconds is None
+
+
+def test_a_narrow_screen_has_the_class_rather_than_the_place() -> None:
+    said = screen(MOMENTS["steps"](), 50, 24).plain
+    assert "infrastructure" in said
+    assert "16 × ml" not in said
+
+
 def test_every_phase_has_words() -> None:
     assert set(DOES) == {None, *Phase}
 

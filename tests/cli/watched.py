@@ -132,7 +132,8 @@ def waits() -> Picture:
 
 
 def gave_up() -> Picture:
-    note = f"gave up, infrastructure: {failed(1, OVER).failure.cause}\nhint: none"  # type: ignore[union-attr]
+    note = f"gave up, infrastructure: {failed(1, OVER).failure.cause}"  # type: ignore[union-attr]
+    note += "\nhint: look at the hosts\nrunbook: docs/runbook.md#infrastructure"
     launches = [failed(n, RETRY) for n in range(1, 20)] + [failed(20, OVER)]
     return shown(run(status=RunStatus.GAVE_UP, note=note), launches, execution="FAILED")
 

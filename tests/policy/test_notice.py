@@ -26,7 +26,7 @@ from everstep.contracts.records import (
     job_name,
 )
 from everstep.policy.classify import STOP_REASONS
-from everstep.policy.notice import HISTORY_LINES, Notice, history, notice
+from everstep.policy.notice import HISTORY_LINES, Notice, hint_of, history, notice
 from everstep.policy.rule import DEFAULTS
 from tests.lambdas.world import EXECUTION, RUN, SPEC, TEAM
 
@@ -199,6 +199,13 @@ def test_a_spent_budget_says_the_command_and_not_a_redrive() -> None:
     assert f"everstep retry {RUN} --set budget.max_usd=N" in body
     assert "goes on where this stopped" not in body
     assert f"everstep retry {RUN} --set" in say("budget", "x", [FIRST]).body
+
+
+def test_a_budget_that_another_failure_met_has_the_command_too() -> None:
+    """Decision.of changes the class and leaves the hint of the former one out."""
+    met = LOST.model_copy(update={"failure_class": FailureClass.BUDGET, "hint": ""})
+    assert f"everstep retry {RUN} --set budget.max_usd=N" in hint_of(met, run())
+    assert hint_of(LOST, run()) == ""
 
 
 def test_no_hint_holds_a_field_that_nothing_fills_in() -> None:
