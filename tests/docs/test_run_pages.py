@@ -16,12 +16,16 @@ def run(page: str, clone: Path, environ: dict[str, str]) -> list[Result]:
     text = (clone / page).read_text(encoding="utf-8")
     wanted = [c for c in commands(Path(page), text) if c.language == "console"]
     results = run_page(wanted, clone, environ, SECONDS)
+    check_ended(results)
+    assert len(results) == len(wanted)
+    return results
+
+
+def check_ended(results: list[Result]) -> None:
     for result in results:
         said = f"{result.command.where}: {result.command.text}\n{result.stdout}\n{result.stderr}"
         assert result.code == 0, said
         assert "Traceback" not in result.stderr, said
-    assert len(results) == len(wanted)
-    return results
 
 
 def check_shown(results: list[Result]) -> None:
@@ -38,15 +42,11 @@ def check_shown(results: list[Result]) -> None:
 
 @pytest.mark.scenario
 def test_a_newcomer_follows_the_quick_start_to_a_finished_run_and_an_open_report(
-    clone: Path, newcomer: dict[str, str]
+    clone: Path, quick_start: list[Result]
 ) -> None:
-    try:
-        results = run("docs/quick-start.md", clone, newcomer)
-    finally:
-        down = f"{clone}/.venv/bin/everstep local down"
-        run_page(commands(Path("end"), f"```bash\n{down}\n```"), clone, newcomer, 60)
-    check_shown(results)
-    said = {r.command.text: r.stdout for r in results}
+    check_ended(quick_start)
+    check_shown(quick_start)
+    said = {r.command.text: r.stdout for r in quick_start}
     waited = next(v for k, v in said.items() if k.startswith("everstep run "))
     assert "done (step 100 of 100" in waited
     report = clone / "first.html"
