@@ -119,7 +119,6 @@ security: synth-prod ## write docs/security.md
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod
 
 docs: $(VENV)/.installed $(DOCS)/.installed ## the documentation site, in site/: open site/index.html
-	@$(BIN)/python -m docsite
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 	@$(BIN)/python -m docsite.offline site
 

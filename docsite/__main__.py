@@ -1,4 +1,4 @@
-"""``python -m docsite``: write docs/reference. ``make docs`` builds the site from it."""
+"""``python -m docsite``: write docs/reference, as each build of the site does."""
 
 from pathlib import Path
 
@@ -17,8 +17,11 @@ PAGES = {
 
 def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in PAGES.items():
-        (folder / name).write_text(text(), encoding="utf-8")
+    for name, make in PAGES.items():
+        page, text = folder / name, make()
+        # the same page again would make `mkdocs serve` build again, for ever
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """docs/reference/errors.md: the catalogue of errors that a person may see."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 from docsite.examples import examples
 from docsite.sites import Kind, Site, sites
-from docsite.tables import cell
 
 SECTIONS: dict[Kind, tuple[str, str]] = {
     "cli": (
@@ -29,24 +30,47 @@ SECTIONS: dict[Kind, tuple[str, str]] = {
 }
 
 
-def _row(site: Site) -> str:
+WORDS = 8
+
+
+def anchors(found: list[Site]) -> dict[Site, str]:
+    """The address of each entry on the page: its room and the first words that it always says,
+    with a number where another entry has said them."""
+    seen: Counter[str] = Counter()
+    made = {}
+    for site in found:
+        fixed = re.sub(r"\{[^{}]*\}", " ", site.what)
+        name = "-".join([site.kind, *re.findall(r"[a-z0-9_]+", fixed.lower())[:WORDS]])
+        seen[name] += 1
+        made[site] = name if seen[name] == 1 else f"{name}-{seen[name]}"
+    return made
+
+
+def _code(text: str) -> str:
+    """As it is: nothing of it is Markdown, neither a bar nor a backtick."""
+    plain = "".join(f"&#{ord(c)};" if c in "`|*_[]<>&" else c for c in " ".join(text.split()))
+    return f"<code>{plain}</code>"
+
+
+def _row(site: Site, anchor: str) -> str:
     value = "" if site.value is None else f" (got {{{site.value}}})"
-    what, hint = (cell(text).replace("`", "'") for text in (site.what + value, site.hint))
-    return f"| `{what}` | `{hint}` | [more]({site.see}) | `{site.where}` |"
+    link = f'<a id="{anchor}" href="#{anchor}">¶</a>'
+    what, hint = _code(site.what + value), _code(site.hint)
+    return f"| {link} {what} | {hint} | [more]({site.see}) | `{site.where}` |"
 
 
-def _section(kind: Kind, found: list[Site]) -> Iterator[str]:
+def _section(kind: Kind, found: dict[Site, str]) -> Iterator[str]:
     title, text = SECTIONS[kind]
     yield from (f"## {title}", "", text, "")
     for what, said in examples(kind):
         yield from (f"{what}:", "", "```text", said, "```", "")
     yield from ("| what | hint | | made in |", "|---|---|---|---|")
-    yield from (_row(site) for site in found if site.kind == kind and not site.is_open)
+    yield from (_row(site, anchor) for site, anchor in found.items() if site.kind == kind)
     yield ""
 
 
 def text() -> str:
-    found = sites()
+    found = anchors([site for site in sites() if not site.is_open])
     lines = [
         "# Every error",
         "",

@@ -1,8 +1,19 @@
-"""What mkdocs.yml cannot say: every page is in the navigation, decisions in order."""
+"""What mkdocs.yml cannot say: every page is in the navigation, decisions in order, and the
+reference is written anew before each build, also those of ``make docs-serve``."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".venv" / "bin" / "python"
+"""mkdocs runs in an environment of its own, which has nothing of Everstep's."""
+
+
+def on_pre_build(config: Any) -> None:
+    """docs/reference, before mkdocs collects its files."""
+    subprocess.run([PYTHON, "-m", "docsite"], cwd=ROOT, check=True)
 
 
 def on_config(config: Any) -> Any:

@@ -7,7 +7,7 @@ OK, NOT_ARRIVED, BAD_INPUT, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {
     OK: "done, or nothing was to be done",
     NOT_ARRIVED: "the run did not arrive (gave up, stopped, refused); a check of `doctor` failed; "
-    "this machine failed (disk full); or whoever read the output has closed it (`| head`)",
+    "this machine failed (disk full); or whoever read the output has closed it (`head`)",
     BAD_INPUT: "wrong arguments or a wrong spec, or refused as things stand: nothing was changed",
     NOT_FOUND: "no such run, launch, checkpoint or environment; or AWS is not reachable",
     INTERRUPTED: "interrupted (Ctrl-C): a run that was started goes on",

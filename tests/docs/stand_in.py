@@ -25,6 +25,11 @@ SMALL = {
 DEPLOYED = "--app .everstep/local/cdk.out"
 ADOPTED = 'everstep list --name adopt- --json | sed -n \'s/.*"run_id": "\\(.*\\)".*/\\1/p\''
 
+BUILT = (
+    "aws ecr describe-images --repository-name everstep-local/trainer --output text --query "
+    "\"imageDetails[?!contains(imageTags, 'stable')].imageDigest | [0]\""
+)
+
 FOR = [
     (r"(run |doctor |file://)examples/(tiny|llama2-7b)\.json", rf"\1{SPEC}"),
     (r"--env (dev|prod)\b", "--env local"),
@@ -40,7 +45,7 @@ FOR = [
     (r"s3://bucket/run/export", "s3://$OUTPUT_BUCKET/research/export"),
     (r"s3://bucket/datasets/my-corpus", "s3://$DATA_BUCKET/research/datasets/stdlib"),
     (r"step-00000120\.00002", "step-00000100.00001"),
-    (r"=DIGEST\b", "=$DIGEST"),
+    (r"(?<==)DIGEST\b", f"$({BUILT})"),
     (r"\bL-CODE\b", "$QUOTA_CODE"),
     (r"--seeds 200\b", "--seeds 2"),
     (r"--from 50000\b", "--from 90"),
@@ -100,7 +105,6 @@ def setting(environ: Mapping[str, str]) -> dict[str, str]:
         "Stacks"
     ]
     outputs = {x["OutputKey"]: x["OutputValue"] for x in storage["Outputs"]}
-    (image,) = made("ecr").describe_images(repositoryName="everstep-local/trainer")["imageDetails"]
     quotas = made("service-quotas").get_paginator("list_aws_default_service_quotas")
     code = next(
         quota["QuotaCode"]
@@ -113,7 +117,6 @@ def setting(environ: Mapping[str, str]) -> dict[str, str]:
         "DATA_BUCKET": outputs["DataBucket"],
         "CHECKPOINT_BUCKET": outputs["CheckpointBucket"],
         "OUTPUT_BUCKET": outputs["OutputBucket"],
-        "DIGEST": image["imageDigest"],
         "QUOTA_CODE": code,
         "EDITOR": "cat",
     }

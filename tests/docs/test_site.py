@@ -1,5 +1,7 @@
 """The generated pages say what the code says; the site would ask the network for nothing."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from docsite import offline
 from docsite.__main__ import PAGES, write
 from docsite.cli_page import commands
 from docsite.mkdocs_hook import on_config
+from docsite.sites import sites
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.run_spec import RunSpec
 from stacks.config import Config
@@ -55,6 +58,22 @@ def test_every_failure_class_links_to_its_runbook_section(reference: Path) -> No
     text = (reference / "failures.md").read_text()
     for name in FailureClass:
         assert f"| [`{name}`](../runbook.md#{name}) | `{name.error_name}` |" in text
+
+
+def test_every_error_has_an_address_of_its_own(reference: Path) -> None:
+    text = (reference / "errors.md").read_text()
+    ids = re.findall(r'<a id="([\w-]+)" href="#([\w-]+)">', text)
+    assert len(ids) == len([site for site in sites() if not site.is_open])
+    assert len({one for one, _ in ids}) == len(ids)
+    assert all(one == other for one, other in ids)
+
+
+def test_a_page_that_says_the_same_is_not_written_again(reference: Path) -> None:
+    """Or `mkdocs serve` would build for ever."""
+    page = reference / "config.md"
+    os.utime(page, (0, 0))
+    write(reference)
+    assert page.stat().st_mtime == 0
 
 
 def test_every_page_is_in_the_navigation(tmp_path: Path) -> None:
