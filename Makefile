@@ -119,7 +119,8 @@ security: synth-prod ## write docs/security.md
 	@$(BIN)/python -m stacks.proof.document cdk.out/prod
 
 docs: $(VENV)/.installed $(DOCS)/.installed ## the documentation site, in site/: open site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@# not --quiet: --strict would not see the warnings that it hides
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@$(BIN)/python -m docsite.offline site
 
 docs-serve: docs ## the same on http://127.0.0.1:8000, anew after each change

@@ -61,14 +61,21 @@ def default_of(name: str, schema: Schema, required: bool) -> str:
     return "–" if value in (None, "", []) else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
+def _opened(schema: Schema, defs: Schema) -> Schema:
+    """An enumeration's words in place of its name: it has no section of its own."""
+    target = defs.get(str(schema.get("$ref", "")).rpartition("/")[2], {})
+    own = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**target, **own} if target.get("enum") else schema
+
+
 def fields(schema: Schema, defs: Schema) -> Iterator[str]:
     yield "| field | what | type | default |"
     yield "|---|---|---|---|"
     required = schema.get("required", [])
     for name, field in schema.get("properties", {}).items():
-        target = defs.get(str(field.get("$ref", "")).rpartition("/")[2], {})
-        if target.get("enum"):
-            field = {**target, **{k: v for k, v in field.items() if k != "$ref"}}
+        field = _opened(field, defs)
+        if "anyOf" in field:
+            field = {**field, "anyOf": [_opened(each, defs) for each in field["anyOf"]]}
         said = cell(str(field.get("description", "")))
         row = (f"`{name}`", said, cell(type_of(field)), default_of(name, field, name in required))
         yield f"| {' | '.join(row)} |"

@@ -11,6 +11,7 @@ from docsite.__main__ import PAGES, write
 from docsite.cli_page import commands
 from docsite.mkdocs_hook import on_config
 from docsite.sites import sites
+from docsite.tables import slug
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.run_spec import RunSpec
 from stacks.config import Config
@@ -66,6 +67,14 @@ def test_every_error_has_an_address_of_its_own(reference: Path) -> None:
     assert len(ids) == len([site for site in sites() if not site.is_open])
     assert len({one for one, _ in ids}) == len(ids)
     assert all(one == other for one, other in ids)
+
+
+def test_every_link_within_a_page_has_its_heading(reference: Path) -> None:
+    for page in reference.iterdir():
+        text = page.read_text()
+        headings = re.findall(r"^#+ (.+)$|<a id=\"([\w-]+)\"", text, re.MULTILINE)
+        there = {slug(title) if title else made for title, made in headings}
+        assert not set(re.findall(r"\]\(#([\w-]+)\)", text)) - there, page.name
 
 
 def test_a_page_that_says_the_same_is_not_written_again(reference: Path) -> None:
