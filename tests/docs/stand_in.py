@@ -8,13 +8,16 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import boto3
 
 SPEC = "examples/small.json"
 """Started wherever a page starts a run: seconds without torch. ``first``, the quick start's own
 run, has trained for real and is done."""
-SMALL = {
+LONG = "examples/long.json"
+"""The same for days: whoever stops it finds it running."""
+SMALL: dict[str, Any] = {
     "model": "tiny",
     "data": "datasets/stdlib",
     "compute": [{"instance_type": "ml.m5.large"}],
@@ -56,10 +59,12 @@ FOR = [
 """Regular expression → what stands for it. Variables are the shell's: see ``setting``."""
 
 AROUND = [
-    (r"everstep stop \$RUN", f"everstep run {SPEC} --name $RUN && {{}}"),
-    (r"everstep retry \$RUN.*", f"everstep run {SPEC} --name $RUN; everstep stop $RUN && {{}}"),
+    (r"everstep stop \$RUN", f"everstep run {LONG} --name $RUN && {{}}"),
+    (r"everstep retry \$RUN.*", f"everstep run {LONG} --name $RUN; everstep stop $RUN && {{}}"),
     (r"python -m emulator serve .*", "{} >serve.json & until [ -s serve.json ]; do sleep 0.1; done;"
      " cat serve.json; kill $!; wait $!"),
+    (r"python -m trainer.verify checkpoints/.*",
+     "aws s3 cp --quiet --recursive s3://$CHECKPOINT_BUCKET/research/first checkpoints && {}"),
     (r"aws s3 ls .*my-notebook.*", "until {}; do sleep 0.2; done"),
     (r"everstep list --name adopt-.*", "until {} | grep adopt-; do sleep 0.2; done"),
     (r"everstep watch adopt-\w+", f"everstep watch $({ADOPTED})"),
@@ -82,6 +87,8 @@ def stand_in(line: str) -> str:
 def furnish(clone: Path) -> None:
     """The files that the pages speak of, and an editor that only reads."""
     (clone / SPEC).write_text(json.dumps(SMALL))
+    long = {"checkpoint": {"every_steps": 1000}, "stop": {"steps": 10_000_000}}
+    (clone / LONG).write_text(json.dumps(SMALL | long))
     (clone / "job.log").write_text("NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n")
     (clone / "my-texts").mkdir()
     for page in (clone / "docs").glob("*.md"):

@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT, RUN, pages, reason
 from tests.docs.stand_in import AROUND, FOR, stand_in
 from tests.docs.test_run_pages import check_ended, check_shown
 
-SECONDS = 400
+SECONDS = 550
 
 
 def wanted(page: Path) -> list[Command]:
