@@ -38,8 +38,9 @@ class EverstepApp:
         self.network = NetworkStack(
             app,
             stack_name(env_name, "network"),
+            env_name=env_name,
             config=config,
-            **common("network", "VPC, endpoints, security groups"),
+            **common("network", "VPC, endpoints, security groups, flow logs and their key"),
         )
         self.storage = StorageStack(
             app,
@@ -55,6 +56,7 @@ class EverstepApp:
             env_name=env_name,
             config=config,
             key=self.storage.key,
+            logs_key=self.network.logs_key,
             records=self.storage.output,
             **common("images", "registries"),
         )

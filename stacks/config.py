@@ -221,7 +221,9 @@ class Config(_Section):
     )
     rules: list[UserRule] = Field(default_factory=list)
     """Failure rules of your own: see docs/runbook.md#rules-of-your-own."""
-    tags: dict[str, str] = Field(default_factory=dict, max_length=40)
+    tags: dict[str, str] = Field(default_factory=dict, max_length=20)
+    """On every resource, job and file system, for cost allocation: with a spec's 20 and our own
+    they are fewer than the 50 that a job can have."""
 
     @property
     def retain(self) -> bool:

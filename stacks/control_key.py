@@ -9,6 +9,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from stacks.logs_key import let_logs_use
+
 
 class ControlKey(Construct):
     """Apart from the data key, so that no job role can ever read the control plane."""
@@ -17,39 +19,16 @@ class ControlKey(Construct):
         self, scope: Construct, name: str, *, description: str, removal: RemovalPolicy
     ) -> None:
         super().__init__(scope, name)
-        stack = Stack.of(self)
         self.key = kms.Key(
             self, "Key", description=description, enable_key_rotation=True, removal_policy=removal
         )
-        self._allow(
-            "Alarms",
-            "cloudwatch.amazonaws.com",
-            ["kms:Decrypt", "kms:GenerateDataKey"],
-            {"StringEquals": {"aws:SourceAccount": stack.account}},
-        )
-        groups = stack.format_arn(service="logs", resource="log-group:*")
-        self._allow(
-            "Logs",
-            f"logs.{stack.region}.amazonaws.com",
-            [
-                "kms:Encrypt",
-                "kms:Decrypt",
-                "kms:ReEncrypt*",
-                "kms:GenerateDataKey*",
-                "kms:DescribeKey",
-            ],
-            {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
-        )
-
-    def _allow(
-        self, sid: str, service: str, actions: list[str], conditions: dict[str, dict[str, str]]
-    ) -> None:
         self.key.add_to_resource_policy(
             iam.PolicyStatement(
-                sid=sid,
-                principals=[iam.ServicePrincipal(service)],
-                actions=actions,
+                sid="Alarms",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
                 resources=["*"],
-                conditions=conditions,
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             )
         )
+        let_logs_use(self.key, ["*"])

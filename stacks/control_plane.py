@@ -149,6 +149,7 @@ class ControlPlaneStack(Stack):
             model_package_group=self._model_group(team),
             remote_debug=self.remote_debug[team],
             adopt_job_roles=self.adopted_roles[team],
+            tags=self.config.tags,
         )
         return TeamMachine(
             self,

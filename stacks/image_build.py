@@ -51,10 +51,12 @@ class ImageBuild(Construct):
         name: str,
         *,
         project_name: str,
+        log_group: str,
         repository: ecr.IRepository,
         base: Base | None,
         records: s3.IBucket,
         key: kms.IKey,
+        logs_key: kms.IKey,
         retention: logs.RetentionDays,
         removal: RemovalPolicy,
     ) -> None:
@@ -74,8 +76,9 @@ class ImageBuild(Construct):
         group = logs.LogGroup(
             self,
             "Logs",
-            log_group_name=f"/aws/codebuild/{project_name}",
+            log_group_name=log_group,
             retention=retention,
+            encryption_key=logs_key,
             removal_policy=removal,
         )
         self.role = iam.Role(

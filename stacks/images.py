@@ -6,7 +6,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from everstep.contracts.names import image_project_name, registry_path, repository_name
+from everstep.contracts.names import (
+    image_log_group,
+    image_project_name,
+    registry_path,
+    repository_name,
+)
 from stacks.config import Config
 from stacks.dlc import base_image
 from stacks.image_build import ImageBuild
@@ -27,6 +32,7 @@ class ImagesStack(Stack):
         env_name: str,
         config: Config,
         key: kms.IKey,
+        logs_key: kms.IKey,
         records: s3.IBucket,
         **kwargs: object,
     ) -> None:
@@ -61,12 +67,14 @@ class ImagesStack(Stack):
             self,
             "TrainerBuild",
             project_name=image_project_name(env_name, "trainer"),
+            log_group=image_log_group(env_name, "trainer"),
             repository=self.repositories[IMAGES.index("trainer")],
             base=base_image(config.region, config.images.torch)
             if config.images.base == "dlc"
             else None,
             records=records,
             key=key,
+            logs_key=logs_key,
             retention=logs_retention(config.log_retention_days),
             removal=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
         )

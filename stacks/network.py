@@ -6,8 +6,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from everstep.contracts.names import image_log_group
 from stacks.config import Config, Network
 from stacks.config_rules import PUBLIC_MASK
+from stacks.logs_key import LogsKey
 
 TRAINING = "Training"
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
@@ -103,10 +105,20 @@ def only_from_here(stack: Stack, name: str) -> list[iam.PolicyStatement]:
 class NetworkStack(Stack):
     """Zones come from config: no look-up, so that synthesis needs no credentials."""
 
-    def __init__(self, scope: Construct, name: str, *, config: Config, **kwargs: object) -> None:
+    def __init__(
+        self, scope: Construct, name: str, *, env_name: str, config: Config, **kwargs: object
+    ) -> None:
         self._zones = config.network.zones
         super().__init__(scope, name, **kwargs)  # type: ignore[arg-type]
         net = config.network
+        self.removal = RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY
+        self.logs_key = LogsKey(
+            self,
+            "LogsKey",
+            # CloudFormation names the group of flow logs, after the stack.
+            groups=[f"{self.stack_name}-*", image_log_group(env_name, "trainer")],
+            removal=self.removal,
+        ).key
         self.vpc = self._import(config) if net.vpc_id else self._make(config)
         chosen = ec2.SubnetSelection(subnet_group_name=TRAINING)
         self.training_subnets = self.vpc.select_subnets(subnet_group_name=TRAINING).subnets
@@ -213,7 +225,8 @@ class NetworkStack(Stack):
             self,
             "FlowLogGroup",
             retention=logs_retention(config.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
+            encryption_key=self.logs_key,
+            removal_policy=self.removal,
         )
         role = iam.Role(
             self, "FlowLogRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com")

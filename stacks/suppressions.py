@@ -105,13 +105,6 @@ SUPPRESSIONS = (
         r"(Training|Lustre)Group/Group/from \w+:ALL TRAFFIC",
     ),
     Suppression(
-        (NIST + "CloudWatchLogGroupEncrypted", "CKV_AWS_158"),
-        "AWS::Logs::LogGroup",
-        "addresses and byte counts, or a build's output, which CloudWatch Logs encrypts with a key "
-        "of its own; ours are made above the network, or are for data",
-        "(FlowLogGroup|TrainerBuild/Logs)/.*",
-    ),
-    Suppression(
         (NIST + "IAMNoInlinePolicy",),
         "AWS::IAM::Policy",
         "the policy is one role's and lives and dies with it: a managed one could be attached to "

@@ -10,11 +10,11 @@ import boto3
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from everstep.cli.cloud import default_env, error_code
+from everstep.cli.cloud import error_code
 from everstep.cli.errors import fail
 from everstep.cli.options import Env, Json
 from everstep.cli.output import emit, out, say
-from everstep.cli.prices import prices
+from everstep.cli.prices import named_env, prices
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec
 from everstep.contracts.instances import RESERVABLE
@@ -69,10 +69,10 @@ def capacity(
     Nothing is bought: the command that would is printed."""
     if after is not None and before is not None and _utc(after) >= _utc(before):
         fail(f"--after {after:%F %T} is not before --before {before:%F %T}", "the other way round")
+    known = prices(named_env(env))
     wishes = _wishes(spec, instance_type, nodes, days)
     session = boto3.Session()
     regions, named = _regions(session, region or [])
-    known = prices(env or default_env())
     reports = []
     for wish in wishes:
         found = _search(session, regions, wish, after, before)

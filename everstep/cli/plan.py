@@ -8,14 +8,13 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import stack_cost
-from everstep.cli.cloud import default_env
 from everstep.cli.errors import SPEC_PAGE, fail
 from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit
 from everstep.cli.plan_figures import Asked, Figures, figures
 from everstep.cli.plan_limits import limits
 from everstep.cli.plan_view import show_plan
-from everstep.cli.prices import environments, prices
+from everstep.cli.prices import named_env, prices
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec, resolve_model
 from everstep.contracts.instances import INSTANCE_TYPES
@@ -62,11 +61,10 @@ def plan(
         fail("say what to plan", "everstep plan SPEC, or everstep plan --stack")
     if mfu is not None and tokens_per_s is not None:
         fail("both --mfu and --tokens-per-s were given", "the rate says it all: leave out --mfu")
-    if env is not None and (known := environments()) and env not in known:
-        fail(f"environment {env!r} is not in config/", f"one of {', '.join(known)}")
+    name = named_env(env)
     checked = _checked(spec)
     held, why = _held(env) if quotas else (None, "--no-quotas")
-    asked = Asked(mfu, tokens_per_s, _known(rates), held, why, prices(env or default_env()))
+    asked = Asked(mfu, tokens_per_s, _known(rates), held, why, prices(name))
     places = [_place(checked, number) for number in range(len(checked.compute))]
     foretold = [_foretold(checked, number, asked) for number in range(len(checked.compute))]
     parameters = resolve_model(checked.model).parameters()

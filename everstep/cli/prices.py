@@ -2,12 +2,23 @@
 
 import tomllib
 
+from everstep.cli.cloud import default_env
 from everstep.cli.deploy import ROOT
+from everstep.cli.errors import fail
 
 
 def environments() -> list[str]:
     """Of config/; none where it is not here."""
     return sorted(path.stem for path in (ROOT / "config").glob("*.toml"))
+
+
+def named_env(env: str | None) -> str:
+    """The environment that was asked for, else the default one. A name that config/ does not have
+    is refused: prices of nowhere would read as "none are known". No config/, no refusal."""
+    known = environments()
+    if env is not None and known and env not in known:
+        fail(f"environment {env!r} is not in config/", f"one of {', '.join(known)}")
+    return env or default_env()
 
 
 def prices(env: str) -> dict[str, float]:

@@ -21,6 +21,8 @@ PRICES_OF, PRICES_READ = "us-east-1", "2026-11"
 docs/cost.md."""
 
 NAT_HOUR = 0.045
+PUBLIC_IPV4_HOUR = 0.005
+"""Each address, in use or not, since 2024-02-01."""
 ENDPOINT_HOUR = 0.01
 KMS_KEY = 1.0
 ALARM = 0.10
@@ -64,7 +66,7 @@ def _endpoint(properties: Properties) -> tuple[float, str]:
     if properties.get("VpcEndpointType", "Gateway") != "Interface":
         return 0.0, "gateway: free"
     zones = len(properties["SubnetIds"])
-    return zones * ENDPOINT_HOUR * HOURS, f"{ENDPOINT_HOUR}/h and zone ({zones})"
+    return zones * ENDPOINT_HOUR * HOURS, f"{ENDPOINT_HOUR}/h and zone ({zones}), and by GB"
 
 
 def _bucket(properties: Properties) -> tuple[float, str]:
@@ -86,7 +88,8 @@ def _schedule(properties: Properties) -> tuple[float, str]:
 
 
 PRICED: dict[str, Callable[[Properties], tuple[float, str]]] = {
-    "AWS::EC2::NatGateway": lambda _: (NAT_HOUR * HOURS, f"{NAT_HOUR}/h"),
+    "AWS::EC2::EIP": lambda _: (PUBLIC_IPV4_HOUR * HOURS, f"{PUBLIC_IPV4_HOUR}/h"),
+    "AWS::EC2::NatGateway": lambda _: (NAT_HOUR * HOURS, f"{NAT_HOUR}/h, and by GB"),
     "AWS::EC2::VPCEndpoint": _endpoint,
     "AWS::KMS::Key": lambda _: (KMS_KEY, f"{KMS_KEY:.0f} each"),
     "AWS::CloudWatch::Alarm": lambda _: (ALARM, f"{ALARM} each"),
@@ -106,7 +109,38 @@ BY_USE = (
     "AWS::SQS::Queue",
     "AWS::StepFunctions::StateMachine",
 )
-"""Nothing while idle, but what is stored. All other types of ours are free."""
+"""Nothing while idle, but what is stored."""
+FREE = (
+    "AWS::Budgets::Budget",
+    "AWS::CDK::Metadata",
+    "AWS::CloudFormation::WaitConditionHandle",
+    "AWS::EC2::InternetGateway",
+    "AWS::EC2::Route",
+    "AWS::EC2::RouteTable",
+    "AWS::EC2::SecurityGroup",
+    "AWS::EC2::SecurityGroupEgress",
+    "AWS::EC2::SecurityGroupIngress",
+    "AWS::EC2::Subnet",
+    "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPC",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::FSx::DataRepositoryAssociation",
+    "AWS::IAM::ManagedPolicy",
+    "AWS::IAM::Policy",
+    "AWS::IAM::Role",
+    "AWS::Lambda::Alias",
+    "AWS::Lambda::EventSourceMapping",
+    "AWS::Lambda::Permission",
+    "AWS::Lambda::Version",
+    "AWS::Logs::QueryDefinition",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::Subscription",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::QueuePolicy",
+    "AWS::SageMaker::ModelPackageGroup",
+)
+"""Never a line of a bill. A budget is while it has no action, as ours."""
+UNKNOWN = "no price is known: not in the sum"
 
 
 def at_rest(templates: Iterator[Mapping[str, Any]]) -> list[Line]:
@@ -117,10 +151,10 @@ def at_rest(templates: Iterator[Mapping[str, Any]]) -> list[Line]:
             kind = resource["Type"]
             if kind in PRICED:
                 cost, basis = PRICED[kind](resource.get("Properties", {}))
-            elif kind in BY_USE:
-                cost, basis = 0.0, "by use"
-            else:
+            elif kind in FREE:
                 continue
+            else:
+                cost, basis = 0.0, "by use" if kind in BY_USE else UNKNOWN
             found[(kind.removeprefix("AWS::"), basis)].append(cost)
     lines = [Line(kind, len(all_), basis, sum(all_)) for (kind, basis), all_ in found.items()]
     return sorted(lines, key=lambda line: (-line.monthly_usd, line.kind))

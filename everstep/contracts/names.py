@@ -54,6 +54,11 @@ def image_project_name(env: str, image: str) -> str:
     return f"everstep-{env}-{image}"
 
 
+def image_log_group(env: str, image: str) -> str:
+    """Where that project writes, as CodeBuild would name it."""
+    return f"/aws/codebuild/{image_project_name(env, image)}"
+
+
 def image_project_of(repository: str) -> str:
     """The project that fills a repository: ``everstep-dev/trainer`` → ``everstep-dev-trainer``."""
     return repository.replace("/", "-")

@@ -80,6 +80,8 @@ class Team(BaseModel):
     """
     adopt_job_roles: list[str] = Field(default_factory=list)
     """Roles of jobs made elsewhere that this team's machine may take over."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Of the environment, for cost allocation: every job and file system of a run has them too."""
 
 
 class Start(BaseModel):

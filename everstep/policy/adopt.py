@@ -15,13 +15,12 @@ from everstep.contracts.events import (
     TAG_EXECUTION,
     TAG_LOG_SILENCE,
     TAG_MAX_ATTEMPTS,
-    TAG_RUN,
-    TAG_TEAM,
 )
 from everstep.contracts.records import Adopted, Launch, Run
 from everstep.contracts.run_spec import Notify, Retry, RunSpec, Stop, Target, Watch
 from everstep.contracts.secrets import SECRET, secrets_in
 from everstep.contracts.training_spec import Data, Model
+from everstep.policy.tags import run_tags
 
 TAKEN = (
     "HyperParameters",
@@ -166,13 +165,9 @@ def adopted_request(run: Run, launch: Launch, first: Mapping[str, Any] | None) -
     for section, name in run.adopted.withheld:
         value = ((first or {}).get(section) or {})[name]
         request[section] = {**request[section], name: value}
-    own = {
-        TAG_EXECUTION: launch.execution_arn,
-        TAG_RUN: run.run_id,
-        TAG_TEAM: run.team.name,
-        TAG_ADOPTED: run.adopted.job,
-    }
-    request["Tags"] = [*request["Tags"], *({"Key": k, "Value": v} for k, v in own.items())]
+    owners = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+    from_job = {TAG_ADOPTED: run.adopted.job}
+    request["Tags"] = run_tags(run, launch.execution_arn, from_job, owners)
     return request
 
 

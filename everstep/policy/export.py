@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from everstep.contracts.env import TrainerEnv
-from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
 from everstep.contracts.failures import Action, Decision, DecisionKind, Failure, FailureClass
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.manifest import Manifest
@@ -24,6 +23,7 @@ from everstep.policy.job_request import (
     weights_channel,
 )
 from everstep.policy.retry import WITHOUT_ATTEMPT
+from everstep.policy.tags import run_tags
 
 WAITS = WITHOUT_ATTEMPT - {FailureClass.MAX_RUNTIME}
 """No try is spent on these, until ``retry.wait_deadline_hours`` are over."""
@@ -92,15 +92,7 @@ def export_request(run: Run, export: Launch) -> dict[str, Any]:
         "OutputDataConfig": {"S3OutputPath": f"{failures_uri(run)}/jobs"},
         "ResourceConfig": resources,
         "StoppingCondition": {"MaxRuntimeInSeconds": max(1, int(finish.max_runtime_hours * 3600))},
-        "Tags": [
-            {"Key": key, "Value": value}
-            for key, value in {
-                **spec.tags,
-                TAG_EXECUTION: export.execution_arn,
-                TAG_RUN: run.run_id,
-                TAG_TEAM: team.name,
-            }.items()
-        ],
+        "Tags": run_tags(run, export.execution_arn),
     }
     channels = checkpoint_channels(run, access="ro")
     if spec.model.lora and spec.model.weights_prefix:

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from everstep.contracts.env import TrainerEnv
-from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TEAM
 from everstep.contracts.hyperparameters import to_hyperparameters
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.progress import metric_definitions
@@ -18,6 +17,7 @@ from everstep.policy.file_system import (
 )
 from everstep.policy.images import image_uri
 from everstep.policy.resources import limited_to, resource_config, service_switches
+from everstep.policy.tags import run_tags
 
 DEADLINE_MARGIN_SECONDS = 600
 """The trainer ends this long before the service would end it, or a tenth of a short run time."""
@@ -97,15 +97,7 @@ def job_request(run: Run, launch: Launch) -> dict[str, Any]:
         "OutputDataConfig": {"S3OutputPath": f"{output_uri(run)}/jobs"},
         "ResourceConfig": resource_config(target, team),
         "StoppingCondition": {"MaxRuntimeInSeconds": runtime},
-        "Tags": [
-            {"Key": key, "Value": value}
-            for key, value in {
-                **spec.tags,
-                TAG_EXECUTION: launch.execution_arn,
-                TAG_RUN: run.run_id,
-                TAG_TEAM: team.name,
-            }.items()
-        ],
+        "Tags": run_tags(run, launch.execution_arn),
     }
     if spec.report.tensorboard:
         where = f"{output_uri(run)}/{launch.launch:05d}/tensorboard"

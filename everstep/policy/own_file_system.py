@@ -6,9 +6,10 @@ Botocore's shapes. Scratch alone: what is deleted after the run needs no copies,
 from collections.abc import Mapping
 from typing import Any
 
-from everstep.contracts.events import TAG_EXECUTION, TAG_RUN, TAG_TABLE, TAG_TEAM
+from everstep.contracts.events import TAG_TABLE
 from everstep.contracts.records import OwnLustre, Run
 from everstep.policy.cost import Spend
+from everstep.policy.tags import run_tags
 
 DEPLOYMENT = "SCRATCH_2"
 PRICE = f"fsx:{DEPLOYMENT}"
@@ -52,13 +53,7 @@ def closed(own: OwnLustre | None, now: float) -> OwnLustre | None:
 
 def create_request(run: Run, own: OwnLustre, subnet: str, table: str) -> dict[str, Any]:
     """The same call twice is one file system: the token is the run's and the time's."""
-    tags = {
-        "Name": f"everstep {run.run_id}",
-        TAG_EXECUTION: run.execution_arn,
-        TAG_RUN: run.run_id,
-        TAG_TEAM: run.team.name,
-        TAG_TABLE: table,
-    }
+    name = {"Name": f"everstep {run.run_id}", TAG_TABLE: table}
     return {
         "ClientRequestToken": _token(run, own, "fs"),
         "FileSystemType": "LUSTRE",
@@ -68,7 +63,7 @@ def create_request(run: Run, own: OwnLustre, subnet: str, table: str) -> dict[st
         "SubnetIds": [subnet],
         "SecurityGroupIds": [run.team.lustre_group],
         "LustreConfiguration": {"DeploymentType": DEPLOYMENT, "DataCompressionType": "LZ4"},
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Tags": run_tags(run, run.execution_arn, name),
     }
 
 

@@ -70,17 +70,21 @@ class Jobs:
         pages = self._client.get_paginator("list_tags").paginate(ResourceArn=arn)
         return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
-    def create(self, launch: Launch, request: dict[str, Any]) -> None:
-        """Make the job, or find that an earlier invocation made it. Raises LaunchRefused."""
+    def create(self, launch: Launch, request: dict[str, Any]) -> bool:
+        """Make the job; False where an earlier invocation made it. Raises LaunchRefused."""
         try:
             self._client.create_training_job(**request)
+            return True
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "ResourceInUse" and self.of(launch) is not None:
-                return
+                return False
             reason = redact(f"{code}: {error.response['Error'].get('Message', '')}")
             outcome = Outcome(status=NOT_CREATED, secondary_status=code, failure_reason=reason)
-            self._record(launch, outcome, active=False)
+            now = self._clock()
+            self._store.update(
+                launch, outcome=outcome, settled_epoch=now, absent=["outcome"], active=False
+            )
             raise LaunchRefused(reason) from error
 
     def stop(self, launch: Launch, reason: StopReason, detail: str | None = None) -> None:
@@ -101,23 +105,12 @@ class Jobs:
         of times, by any handler, in any order. The watchdog looks until all of it is done."""
         if not job.terminal:
             return False
-        self._record(launch, job.outcome)
-        # Read again: a later invocation of LaunchAttempt may have stored a newer token.
-        launch = self._store.job(launch.run_id, launch.item)
+        # The row as it is now: a later invocation of LaunchAttempt may have stored a newer token.
+        launch = self._store.once(launch, "outcome", job.outcome, settled_epoch=self._clock())
         if launch.task_token is not None:
             self._answer(launch, launch.task_token, job)
         self._store.update(launch, active=False)
         return True
-
-    def _record(self, launch: Launch, outcome: Outcome, active: bool | None = None) -> None:
-        """Once: the first one stays."""
-        self._store.update(
-            launch,
-            outcome=outcome,
-            settled_epoch=self._clock(),
-            absent=["outcome"],
-            active=active,
-        )
 
     def _answer(self, launch: Launch, token: str, job: Job) -> None:
         if job.status == "Completed":

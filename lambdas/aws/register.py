@@ -15,6 +15,8 @@ from lambdas.aws.succession import take_over
 def goes_on(step: Step, start: Start, services: Services) -> dict[str, Any] | None:
     """Where a run that ContinueAsNew moved here goes on. None for any other execution. Its spec is
     the row's: what the input points at may have changed."""
+    if run_id_of(start.execution_name) == start.execution_name:
+        return None  # a run's first execution: ContinueAsNew names its own
     run = services.store.find_run(run_id_of(start.execution_name))
     if run is None or run.successor != start.execution_arn:
         return None

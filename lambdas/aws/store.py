@@ -33,6 +33,15 @@ class Whole(NamedTuple):
     launches: list[Launch]
     exports: list[Launch]
 
+    def find(self, number: int) -> Launch | None:
+        return next((x for x in self.launches if x.launch == number), None)
+
+    def launch(self, number: int) -> Launch:
+        found = self.find(number)
+        if found is None:
+            raise MissingRow(f"no launch {number} of run {self.run.run_id!r}")
+        return found
+
 
 class Store:
     """Typed access to one table."""
@@ -60,11 +69,6 @@ class Store:
         if found is None:
             raise MissingRow(f"no {item} of run {run_id!r} in table {self._table!r}")
         return found
-
-    def find_launch(self, run_id: str, number: int) -> Launch | None:
-        if number < 1:
-            return None  # none before the first: not worth a call
-        return self.find_job(run_id, launch_item(number))
 
     def launch(self, run_id: str, number: int) -> Launch:
         return self.job(run_id, launch_item(number))
@@ -138,12 +142,13 @@ class Store:
         item = {k: {"S": v} for k, v in to_item(record).items()}
         if isinstance(record, Launch):
             item["active"] = {"S": ACTIVE_KEYS[Launch]}
-        return self._won(
+        won, _ = self._try(
             self._client.put_item,
             TableName=self._table,
             Item=item,
             ConditionExpression="attribute_not_exists(run_id)",
         )
+        return won
 
     def update(
         self,
@@ -157,6 +162,34 @@ class Store:
     ) -> bool:
         """Set fields (None removes), if the row still fits: ``absent`` fields are unset, ``equal``
         ones have these values. ``active`` puts the row into the watchdog's index, or out of it."""
+        request = self._change(record, remove, absent, equal or {}, active, changes)
+        won, _ = self._try(self._client.update_item, **request)
+        return won
+
+    def once(self, launch: Launch, field: str, value: Any, **more: Any) -> Launch:
+        """Set a field that has no value yet, and others with it. The row as it is now, whoever
+        was first: one call where ``update`` and a look would be two."""
+        request = self._change(launch, (), (field,), {}, None, {field: value, **more})
+        _, row = self._try(
+            self._client.update_item,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            **request,
+        )
+        if row is None:
+            raise MissingRow(f"no {launch.item} of run {launch.run_id!r} in table {self._table!r}")
+        return from_item(Launch, _plain(row))
+
+    def _change(
+        self,
+        record: Run | Launch,
+        remove: Iterable[str],
+        absent: Iterable[str],
+        equal: dict[str, Any],
+        active: bool | None,
+        changes: dict[str, Any],
+    ) -> dict[str, Any]:
+        """UpdateItem's request."""
         kind = type(record)
         gone = {*remove, *(n for n, v in changes.items() if v is None)}
         values = encode(record.model_copy(update=changes), set(changes) - gone)
@@ -178,8 +211,7 @@ class Store:
         sets = [f"{name(f)} = {value('v', f, text)}" for f, text in values.items()]
         conditions = ["attribute_exists(run_id)"]
         conditions += [f"attribute_not_exists({name(f)})" for f in absent]
-        wanted = equal or {}
-        expected = encode(record.model_copy(update=wanted), set(wanted))
+        expected = encode(record.model_copy(update=equal), set(equal))
         conditions += [f"{name(f)} = {value('c', f, text)}" for f, text in expected.items()]
         expression = ("SET " + ", ".join(sets) if sets else "") + (
             " REMOVE " + ", ".join(name(f) for f in sorted(gone)) if gone else ""
@@ -194,7 +226,7 @@ class Store:
             request["ExpressionAttributeNames"] = names
         if bound:
             request["ExpressionAttributeValues"] = bound
-        return self._won(self._client.update_item, **request)
+        return request
 
     def _get(self, run_id: str, item: str) -> dict[str, Any] | None:
         answer = self._client.get_item(
@@ -205,14 +237,14 @@ class Store:
         return _plain(answer["Item"]) if "Item" in answer else None
 
     @staticmethod
-    def _won(call: Any, **request: Any) -> bool:
+    def _try(call: Any, **request: Any) -> tuple[bool, dict[str, Any] | None]:
+        """Whether the condition held; the row, where the request asks for it and there is one."""
         try:
-            call(**request)
+            return True, call(**request).get("Attributes")
         except ClientError as error:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False
+                return False, error.response.get("Item")
             raise
-        return True
 
 
 def _plain(item: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -18,14 +18,16 @@ def make_and_wait(
     """Leave the token where the watchdog finds it, and make the job if no one has."""
     store, jobs = services.store, services.jobs
     store.update(launch, task_token=token)
+    new = False
     if launch.outcome is None:
-        jobs.create(launch, request())
+        new = jobs.create(launch, request())
         if not store.update(launch, created=True, absent=["outcome"]):
             # Written off in between by someone who saw no job: there is one, and it costs money.
             store.update(launch, created=True, outcome=None, settled_epoch=None, active=True)
     elif launch.outcome.status == NOT_CREATED:
         raise LaunchRefused(launch.outcome.failure_reason)  # as an earlier invocation found
-    job = jobs.describe(launch.job_name)
+    # One that is made only now tells its end by an event: the token is there already.
+    job = None if new else jobs.describe(launch.job_name)
     if job is not None:
         jobs.settle(launch, job)
 

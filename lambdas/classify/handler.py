@@ -15,7 +15,8 @@ from lambdas.aws.services import Services, state_handler
 
 
 def act(step: FailedStep, services: Services) -> dict[str, Any]:
-    launch = services.store.launch(step.run_id, step.launch)
+    whole = services.store.whole(step.run_id)
+    run, launch = whole.run, whole.launch(step.launch)
     if launch.failure is not None:
         return step.to(State.DECIDE)
     outcome = outcome_of(step, launch, services)
@@ -25,7 +26,6 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
     if outcome.status == "Completed" and step.message is None:
         # The state failed, and meanwhile the job completed: no one has looked at its result yet.
         return step.to(State.VERIFY_OUTCOME)
-    run = services.store.run(step.run_id)
     made = outcome.status != NOT_CREATED
     log = services.logs.tail(launch.job_name) if made else []
     steps = [p.step for line in log if (p := parse_line(line.text)) and p.everstep == "step"]

@@ -19,8 +19,7 @@ class NotClassified(Exception):
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
-    run = services.store.run(step.run_id)
-    launches = services.store.launches(step.run_id)
+    run, launches, _ = services.store.whole(step.run_id)
     launch = launches[-1]
     decision = launch.decision or _decide(run, launches, services)
     if decision.kind is DecisionKind.GIVE_UP:

@@ -13,8 +13,7 @@ from lambdas.aws.services import Services, state_handler
 
 
 def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
-    run = services.store.run(step.run_id)
-    launches = services.store.launches(step.run_id)
+    run, launches, exports = services.store.whole(step.run_id)
     if redriven(run, step):
         return begin_again(run, step, services)
     delete_own(run, services)
@@ -26,7 +25,7 @@ def act(step: GiveUpStep, services: Services) -> dict[str, Any]:
     if hint := hint_of(failure, run):
         text += f"\nhint: {hint}"
     text += f"\nrunbook: {services.env.runbook(failure.failure_class)}"
-    jobs = [*launches, *services.store.exports(step.run_id)]
+    jobs = [*launches, *exports]
     if run.status not in GAVE_UP:
         services.notifier.send(run, "give_up", f"gave up: {reason}", jobs, failure)
     services.store.update(

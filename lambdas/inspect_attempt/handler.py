@@ -11,7 +11,8 @@ class JobMissing(Exception):
 
 
 def act(step: TokenStep, services: Services) -> None:
-    launch = services.store.launch(step.run_id, step.launch)
+    whole = services.store.whole(step.run_id)
+    run, launch = whole.run, whole.launch(step.launch)
     if launch.task_token != step.task_token:
         services.store.update(
             launch, task_token=step.task_token, inspections=launch.inspections + 1
@@ -23,12 +24,10 @@ def act(step: TokenStep, services: Services) -> None:
         services.store.update(launch, created=True)
     if services.jobs.settle(launch, job):
         return
-    so_far = turns(services.store.launches(step.run_id), step.execution_arn)
-    if so_far > services.env.continue_after_turns:
+    if turns(whole.launches, step.execution_arn) > services.env.continue_after_turns:
         # A watchdog that is ill for weeks must not fill the history.
         services.machine.succeed(step.task_token, step.to(State.CONTINUE_AS_NEW))
         return
-    run = services.store.run(step.run_id)
     verdict = look(run, launch, job, services)
     if verdict.stop is not None:
         services.jobs.stop(launch, verdict.stop, verdict.detail)

@@ -4,7 +4,7 @@ from typing import Any
 
 from everstep.contracts.failures import StopReason
 from everstep.contracts.payloads import State, TokenStep
-from everstep.contracts.records import Launch, Outcome
+from everstep.contracts.records import Launch, Outcome, Run
 from everstep.policy.adopt import adopted_request
 from everstep.policy.job_request import job_request
 from lambdas.aws.jobs import NOT_CREATED
@@ -14,15 +14,14 @@ from lambdas.aws.waiting import make_and_wait, settle_first
 
 def act(step: TokenStep, services: Services) -> None:
     store = services.store
-    launch = store.launch(step.run_id, step.launch)
-    former = store.find_launch(step.run_id, step.launch - 1)
+    whole = store.whole(step.run_id)
+    run, launch, former = whole.run, whole.launch(step.launch), whole.find(step.launch - 1)
     redriven = launch.stop_reason is StopReason.EXECUTION_STOPPED
     for other in (former, launch if redriven else None):
         if other is not None:
             settle_first(other, services)
     if redriven:
         # The execution was stopped here and then redriven: this launch's name is burnt.
-        run = store.run(step.run_id)
         store.update(run, attempts_reset_at_launch=launch.launch)
         never = Outcome(status=NOT_CREATED, secondary_status="")
         now = services.clock()
@@ -32,13 +31,12 @@ def act(step: TokenStep, services: Services) -> None:
     make_and_wait(
         launch,
         step.task_token,
-        lambda: _request(step.run_id, launch, services),
+        lambda: _request(run, launch, services),
         services,
     )
 
 
-def _request(run_id: str, launch: Launch, services: Services) -> dict[str, Any]:
-    run = services.store.run(run_id)
+def _request(run: Run, launch: Launch, services: Services) -> dict[str, Any]:
     if run.adopted is None:
         return job_request(run, launch)
     first = services.jobs.described(run.adopted.job) if run.adopted.withheld else None

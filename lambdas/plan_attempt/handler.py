@@ -18,14 +18,14 @@ from lambdas.aws.services import Services, state_handler
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
-    run = services.store.run(step.run_id)
+    whole = services.store.whole(step.run_id)
+    run, launches, former = whole.run, whole.launches, whole.find(step.launch)
     without_image = blocked(run, step, services)
     if without_image is not None:
         return without_image
     if wants_preload(run) or wants_own(run):
         return step.to(State.PREPARE_STORAGE)
     number = step.launch + 1
-    former = services.store.find_launch(run.run_id, step.launch)
     wish = former.decision.target if former and former.decision else 0
     place = choose_place(run, wish, services)
     if isinstance(place, NotYet):
@@ -34,7 +34,6 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     if isinstance(place, Failure):
         return _give_up(step, run, place, services)
     target = run.spec.target(place.target)
-    launches = services.store.launches(run.run_id)
     limits = allowance(run, [x for x in launches if x.launch < number], target, services)
     if isinstance(limits, Failure):
         return _give_up(step, run, limits, services)
@@ -58,7 +57,8 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     )
     services.store.put_new(launch)
     end_wait(run, services.store, services.clock())
-    services.store.update(run, status=RunStatus.RUNNING, failure=None, note=None)
+    if (run.status, run.failure, run.note) != (RunStatus.RUNNING, None, None):
+        services.store.update(run, status=RunStatus.RUNNING, failure=None, note=None)
     return step.to(
         State.LAUNCH_ATTEMPT,
         launch=number,

@@ -9,8 +9,8 @@ from lambdas.aws.services import Services, state_handler
 
 
 def act(step: Step, services: Services) -> dict[str, Any]:
-    run = services.store.run(step.run_id)
-    launch = services.store.launch(step.run_id, step.launch)
+    whole = services.store.whole(step.run_id)
+    run, launch = whole.run, whole.launch(step.launch)
     if run.adopted is not None:
         # A foreign program keeps no manifest: its own exit code is all there is to go by.
         services.store.update(run, final_step=launch.last_step)

@@ -3,6 +3,7 @@
 import json
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
 from aws_cdk import App  # noqa: E402
 from aws_cdk.assertions import Template  # noqa: E402
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: E402
 
+from everstep.cli.stack_cost import UNKNOWN, at_rest  # noqa: E402
 from everstep.contracts.names import STACKS, stack_name  # noqa: E402
 from stacks.assembly import EverstepApp, add_checks  # noqa: E402
 from stacks.config import CONFIG_FOLDER, ROOT, Config, check, load  # noqa: E402
@@ -67,6 +70,36 @@ def synthesise(env: str, folder: Path, config: Config | None = None) -> Synthesi
     return Synthesised(
         env, config, folder, templates, violations(folder), manifest.get("missing", [])
     )
+
+
+def unpriced(found: Synthesised) -> set[str]:
+    """Kinds of resources of which ``everstep plan --stack`` knows nothing."""
+    return {x.kind for x in at_rest(iter(found.templates.values())) if x.basis == UNKNOWN}
+
+
+def untagged(found: Synthesised) -> list[str]:
+    """Resources that can have tags, by CloudFormation's own schemas, and lack the environment's."""
+    lacking = []
+    for part, template in found.templates.items():
+        for name, resource in template["Resources"].items():
+            path = _where_tags_go(resource["Type"])
+            if path is None:
+                continue
+            tags = {tag["Key"]: tag["Value"] for tag in resource["Properties"].get(path, [])}
+            if not tags.items() >= found.config.tags.items():
+                lacking.append(f"{part}: {name} ({resource['Type']})")
+    return lacking
+
+
+@cache
+def _where_tags_go(kind: str) -> str | None:
+    """The property. Some schemas do not say whether their type takes tags, and have ``Tags``."""
+    if kind.startswith("AWS::CDK::"):
+        return None
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
+    tagging = schema.get("tagging", {})
+    path = str(tagging.get("tagProperty", "/properties/Tags")).rpartition("/")[2]
+    return path if tagging.get("taggable", True) and path in schema["properties"] else None
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Dashboards, queries, alarms, budget: that what they name exists."""
 
+import copy
 import json
 import re
 from typing import Any
@@ -11,7 +12,7 @@ from everstep.contracts.names import metrics_namespace
 from everstep.contracts.progress import METRICS
 from stacks.config import ROOT
 
-from .conftest import Synthesised, flatten
+from .conftest import Synthesised, flatten, untagged
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +140,14 @@ def test_functions_and_machines_are_traced(prod: Synthesised) -> None:
     )
 
 
-TAGGED = (
-    "AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Lambda::Function",
-    "AWS::FSx::FileSystem", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::SQS::Queue",
-    "AWS::SNS::Topic", "AWS::ECR::Repository", "AWS::StepFunctions::StateMachine",
-    "AWS::Logs::LogGroup", "AWS::IAM::Role",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", TAGGED)
-def test_what_costs_carries_the_tags_for_cost_allocation(prod: Synthesised, kind: str) -> None:
-    for resource in prod.resources(kind):
-        tags = {tag["Key"]: tag["Value"] for tag in resource["Tags"]}
-        assert tags.items() >= {"project": "everstep", "environment": "prod"}.items()
+def test_what_can_carry_tags_carries_those_for_cost_allocation(
+    prod: Synthesised, more: Synthesised
+) -> None:
+    assert prod.config.tags == {"project": "everstep", "environment": "prod"}
+    assert untagged(prod) == untagged(more) == []
+    bare = copy.deepcopy(prod)
+    for resource in bare.templates["network"]["Resources"].values():
+        if resource["Type"] == "AWS::KMS::Key":
+            del resource["Properties"]["Tags"]
+    (lacking,) = untagged(bare)
+    assert lacking.endswith("(AWS::KMS::Key)")

@@ -12,7 +12,7 @@ import pytest
 from stacks.config import CONFIG_FOLDER, check, environments
 from stacks.regions import REGIONS
 
-from .conftest import synthesise
+from .conftest import synthesise, unpriced, untagged
 
 WHERE = (
     "us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1", "us-gov-west-1", "cn-north-1",
@@ -52,6 +52,8 @@ def test_every_environment_everywhere(env: str, region: str, tmp_path: Path) -> 
     found = synthesise(env, tmp_path, config)
     assert found.report == []
     assert found.missing == []
+    assert unpriced(found) == set()
+    assert untagged(found) == []
     for other in {"aws", "aws-cn", "aws-us-gov"} - {REGIONS[region]}:
         for part, template in found.templates.items():
             text = json.dumps([r.get("Properties") for r in template["Resources"].values()])
