@@ -1,7 +1,7 @@
 """``make load RUNS=200``: many runs at once on the emulator, every second one broken.
 
 None may be lost, none doubled. Prints what the control plane cost: handler durations, AWS calls an
-attempt (budget 40, the watchdog's looks apart) and calls a look. The trainer is the 15 MB one of
+attempt (budget 36, the watchdog's looks apart) and calls a look. The trainer is the 15 MB one of
 the chaos suite, slow enough that all runs are there at the same time.
 """
 
@@ -29,7 +29,7 @@ REPORT = ROOT / "bench" / "results" / "load.json"
 MINUTE = 10.0
 """Of a schedule; ``config/load.toml`` has the heartbeat that belongs to it."""
 STEPS = 40
-CALLS_BUDGET = 40
+CALLS_BUDGET = 36
 WATCH = {"starting": 600, "warmup": 600, "downloading": 600, "step": 120, "stopping": 600}
 POLL_SECONDS = 3.0
 DEADLINE = 1800.0

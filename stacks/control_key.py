@@ -4,6 +4,8 @@ CloudWatch's alarms and EventBridge's rules cannot use AWS's own key on our topi
 takes no policy. The rules' statement comes with their targets (``stacks.events``).
 """
 
+from collections.abc import Iterable
+
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -16,7 +18,13 @@ class ControlKey(Construct):
     """Apart from the data key, so that no job role can ever read the control plane."""
 
     def __init__(
-        self, scope: Construct, name: str, *, description: str, removal: RemovalPolicy
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        description: str,
+        log_groups: Iterable[str],
+        removal: RemovalPolicy,
     ) -> None:
         super().__init__(scope, name)
         self.key = kms.Key(
@@ -31,4 +39,4 @@ class ControlKey(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             )
         )
-        let_logs_use(self.key, ["*"])
+        let_logs_use(self.key, log_groups)

@@ -56,6 +56,10 @@ class ControlPlaneStack(Stack):
             self,
             "ControlKey",
             description=f"{name}: table, topic, queues, logs",
+            log_groups=[
+                f"/aws/lambda/everstep-{env_name}-*",
+                f"/aws/vendedlogs/states/everstep-{env_name}-*",
+            ],
             removal=RemovalPolicy.RETAIN if config.retain else RemovalPolicy.DESTROY,
         ).key
         known = config.existing

@@ -40,8 +40,9 @@ SUPPRESSIONS = (
     Suppression(
         ("AwsSolutions-L1",),
         "AWS::Lambda::Function",
-        "Python 3.12 on purpose: the runtime is pinned together with the Powertools layer, whose "
-        "name holds the Python version, and both move in one change",
+        "Python 3.12 on purpose, a runtime that Lambda supports: it is pinned together with the "
+        "Powertools layer, whose name holds the version, for every partition that layer is "
+        "published in; both move in one change (config's lambdas.powertools_layer)",
         "Handlers/.*",
     ),
     Suppression(
@@ -68,8 +69,8 @@ SUPPRESSIONS = (
     Suppression(
         ("AwsSolutions-SF1",),
         "AWS::StepFunctions::StateMachine",
-        "the execution history is the log (kept 90 days), the runs table the record; the log group "
-        "takes errors only, so that months of heartbeats cost nothing",
+        "the execution history is the log (kept 90 days), the runs table the record for good; the "
+        "log group takes every error, and not each payload of months of waiting",
     ),
     Suppression(
         ("W3010",),
@@ -129,6 +130,14 @@ SUPPRESSIONS = (
         "checkpoints in another region would not help a run that trains in this one, and double "
         "the largest line of the bill after compute; S3 keeps copies in three zones, versions "
         "undo deletion",
+        ".*Store/.*",
+    ),
+    Suppression(
+        (NIST + "S3BucketReplicationEnabled",),
+        "AWS::S3::Bucket",
+        "what access logs tell of is in this region alone; S3 keeps copies in three zones, no role "
+        "of ours may write or delete here, and they go after a year",
+        "AccessLogs/.*",
     ),
     Suppression(
         (NIST + "S3DefaultEncryptionKMS",),

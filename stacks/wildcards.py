@@ -96,13 +96,12 @@ WILDCARDS: tuple[Wildcard, ...] = (
         "ssm:ResumeSession",
         "ssm:TerminateSession",
     ),
-    _w(r"\*", "SageMaker looks the file system up by listing", "fsx:DescribeFileSystems"),
-    _w(r"\*", "the list of data tasks takes no resource", "fsx:DescribeDataRepositoryTasks"),
     _w(
         r"\*",
-        "FSx's lists take no resource",
+        "FSx's lists take no resource; SageMaker looks a job's file system up by one",
         "fsx:DescribeFileSystems",
         "fsx:DescribeDataRepositoryAssociations",
+        "fsx:DescribeDataRepositoryTasks",
     ),
     _w(
         r"arn:.*:ec2:.*:vpc/\*",
@@ -220,7 +219,7 @@ WILDCARDS: tuple[Wildcard, ...] = (
     _w(
         # the second: a bucket that [existing] names
         rf"(?:everstep-[a-z0-9]+-storage:ExportsOutputFnGetAtt\w+|arn:.*:s3:::[a-z0-9.-]+)/{TEAM}/\*",
-        "objects below a team's prefix",
+        "objects below a team's prefix, in one bucket: their names are the team's to choose",
         "s3:GetObject",
         "s3:PutObject",
         "s3:DeleteObject",

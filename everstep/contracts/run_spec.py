@@ -170,8 +170,9 @@ class Service(Section):
     infra_check: bool = True
     """Health check of the hosts' GPUs before training; not on warm hosts, nor on CPU types."""
     profiler: bool = False
-    """System metrics of every host twice a second, to the run's output. No rule is attached to
-    them: each would cost a processing instance a job."""
+    """SageMaker Debugger's system monitoring: CPU, GPU, network and disk of every host twice a
+    second, to the run's output. No rule is attached: each would cost a processing instance a job.
+    """
     remote_debug: bool = False
     """Let a person look into a running container (``everstep shell``). The environment's config
     must allow it for the team."""

@@ -36,9 +36,10 @@ def page(folder: Path) -> str:
         ),
         _section(
             "Policies with a wildcard in a resource",
-            "No action of ours is a wildcard. `*` in a key's or a bucket's own policy is that key "
-            "or bucket, and is not listed.",
-            ("role", "actions", "resource", "reason"),
+            "No action in a role's policy is a wildcard. `*` alone stands only where IAM knows no "
+            "resource for the action (parliament's RESOURCE_STAR has no finding). In a key's or a "
+            "bucket's own policy it is that key or bucket, and is not listed.",
+            ("role", "actions", "resource", "only if", "reason"),
             _wildcards(folder),
         ),
         _section(
@@ -81,7 +82,7 @@ def _findings(folder: Path) -> Iterator[tuple[str, str, str]]:
         yield rule, reason, ", ".join(f"`{path}`" for path in short)
 
 
-def _wildcards(folder: Path) -> list[tuple[str, str, str, str]]:
+def _wildcards(folder: Path) -> list[tuple[str, ...]]:
     rows = set()
     resolved = load(folder, place_of(folder))
     for stack, template in resolved.items():
@@ -101,8 +102,18 @@ def _wildcards(folder: Path) -> list[tuple[str, str, str, str]]:
                     spelt = _flat(original)
                     if "*" in spelt:
                         reason = reason_for(spelt, actions) or "NO REASON"
-                        rows.add((f"`{path}`", ", ".join(actions), f"`{name}`", reason))
+                        only = _condition(statement.get("Condition", {}))
+                        rows.add((f"`{path}`", ", ".join(actions), f"`{name}`", only, reason))
     return sorted(rows)
+
+
+def _condition(blocks: dict[str, dict[str, Any]]) -> str:
+    """``key operator value``, by comma."""
+    return ", ".join(
+        f"`{key}` {operator} `{' or '.join(str(one) for one in _list(value))}`"
+        for operator, block in blocks.items()
+        for key, value in block.items()
+    )
 
 
 def _flat(value: Any) -> str:

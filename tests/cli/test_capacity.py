@@ -134,6 +134,14 @@ def test_what_is_asked_is_days_in_hours_for_training_jobs(monkeypatch: pytest.Mo
     ]
 
 
+def test_an_environment_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Regions({})
+    with pytest.raises(CliError, match="environment 'nope' is not in config/") as refused:
+        _report(monkeypatch, session, "--env", "nope")
+    assert "dev" in str(refused.value.hint)
+    assert session.asked == []
+
+
 def test_without_a_region_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Regions({})
     session.region_name = None

@@ -65,7 +65,7 @@ FORETOLD = {
     "expected_failures": "over the run",
     "expected_goodput": "the rest: restart",
     "duration_seconds": " d ",
-    "on_demand_usd_hour": "63.30 USD (list price, 2026-09-01)",
+    "on_demand_usd_hour": "63.30 USD (list price, 2026-09-27)",
     "spot_usd_hour": "11.25 to 55.04 USD",
     "plan_usd_hour": "41.53 USD (EC2 Capacity Blocks, 2026-07-22)",
     "gpu_hours": "",
@@ -139,6 +139,13 @@ def figures_of(tmp_path: Path, changes: dict[str, Any], source: Path = BIG) -> d
     path = tmp_path / "spec.json"
     path.write_text(json.dumps({**json.loads(source.read_text()), **changes}))
     return dict(json.loads(planned(path, "--json"))["compute"][0]["figures"])
+
+
+def test_a_type_without_a_known_price_costs_unknown_not_nothing(tmp_path: Path) -> None:
+    found = figures_of(tmp_path, {"compute": [{"instance_type": "ml.p5e.48xlarge", "nodes": 16}]})
+    for name in ("on_demand_usd_hour", "spot_usd_hour", "plan_usd_hour", "cost_usd"):
+        assert found[name]["value"] is None, name
+        assert found[name]["text"].startswith("unknown"), name
 
 
 def test_each_limit_of_a_budget_is_told_in_hosts_time(tmp_path: Path) -> None:

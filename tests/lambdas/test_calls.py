@@ -12,7 +12,7 @@ from tests.lambdas.world import World
 PLAIN = 33
 """Of a run that nothing happens to, from its spec to its report; two of them list the quotas, which
 a process remembers for a quarter of an hour."""
-ANOTHER_LAUNCH = 28
+ANOTHER_LAUNCH = 27
 """From a job's crash to the next job."""
 
 

@@ -502,16 +502,18 @@ class FakeFsx:
 class _Counted:
     """A client whose calls are counted; at the chosen one the process dies."""
 
-    def __init__(self, client: Any, tick: Callable[[Callable[[], Any]], Any]) -> None:
-        self._client, self._tick = client, tick
+    def __init__(
+        self, client: Any, tick: Callable[[str, Callable[[], Any]], Any], lists: str = ""
+    ) -> None:
+        self._client, self._tick, self._lists = client, tick, lists
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._client, name)
         if name == "get_paginator":
-            return lambda kind: _Counted(member(kind), self._tick)
+            return lambda kind: _Counted(member(kind), self._tick, kind)
 
         def call(**request: Any) -> Any:
-            answer = self._tick(lambda: member(**request))
+            answer = self._tick(self._lists or name, lambda: member(**request))
             return list(answer) if name == "paginate" else answer
 
         return call
@@ -540,6 +542,8 @@ class World:
             adopters={NOTEBOOK_ROLE: MACHINE},
         )
         self.calls = 0
+        self.made: list[str] = []
+        """The name of each call that a handler made, a list's as one."""
         self._streams: set[str] = set()
         _client("dynamodb").create_table(
             TableName="runs",
@@ -581,9 +585,10 @@ class World:
         """``meanwhile``: before the numbered call someone else runs from beginning to end."""
         calls = 0
 
-        def tick(call: Callable[[], Any]) -> Any:
+        def tick(name: str, call: Callable[[], Any]) -> Any:
             nonlocal calls
             calls += 1
+            self.made.append(name)
             self.calls = calls
             if calls == crash and lost:
                 raise Crash

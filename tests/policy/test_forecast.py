@@ -101,9 +101,12 @@ def test_a_copy_that_no_host_can_hold_is_refused() -> None:
 
 
 def test_prices_name_types_that_exist_and_are_in_order() -> None:
+    unknown = {"ml.p5e.48xlarge", "ml.trn1n.32xlarge", "ml.trn2.48xlarge"}
+    assert set(INSTANCE_TYPES) - set(PRICES) == unknown
     assert set(PRICES) <= set(INSTANCE_TYPES)
     for name, price in PRICES.items():
-        assert price.plan is None or price.plan < price.on_demand
+        assert price.on_demand > 0
+        assert price.plan is None or 0 < price.plan < price.on_demand
         if price.spot:
             low, high = price.spot
             assert 0 < low <= high <= price.on_demand
