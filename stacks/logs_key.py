@@ -12,6 +12,14 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from stacks.regions import partition_of
+
+
+def logs_suffix(region: str) -> str:
+    """Of the service principal: one of the few that differ in China (terraform-provider-aws's
+    ``names.go``)."""
+    return "amazonaws.com.cn" if partition_of(region) == "aws-cn" else "amazonaws.com"
+
 
 def let_logs_use(key: kms.Key, groups: Iterable[str]) -> None:
     """``groups``: names of log groups of this account and region, or patterns of them."""
@@ -28,8 +36,7 @@ def let_logs_use(key: kms.Key, groups: Iterable[str]) -> None:
     key.add_to_resource_policy(
         iam.PolicyStatement(
             sid="Logs",
-            # In China the principal ends in amazonaws.com.cn (terraform-provider-aws, names.go).
-            principals=[iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
+            principals=[iam.ServicePrincipal(f"logs.{stack.region}.{logs_suffix(stack.region)}")],
             actions=[
                 "kms:Encrypt",
                 "kms:Decrypt",

@@ -1,6 +1,7 @@
 """Security groups, endpoints, subnets."""
 
 import tomllib
+import json
 
 import pytest
 from aws_cdk import App, Environment
@@ -10,6 +11,7 @@ from emulator.access import evaluate, statements_of
 from stacks.config import CONFIG_FOLDER, check
 from stacks.config_rules import TRAINING_ENDPOINTS
 from stacks.network import NetworkStack
+from stacks.logs_key import logs_suffix
 
 from .conftest import Synthesised, flatten
 
@@ -113,7 +115,7 @@ def test_without_internet_no_endpoint_serves_keys_of_another_account() -> None:
     assert config is not None, problems
     app = App(context={"@aws-cdk/core:enablePartitionLiterals": True})
     env = Environment(account=config.account, region=config.region)
-    NetworkStack(app, "closed", config=config, env=env)
+    NetworkStack(app, "closed", env_name="closed", config=config, env=env)
     resources = app.synth().get_stack_by_name("closed").template["Resources"].values()
     endpoints = [r["Properties"] for r in resources if r["Type"] == "AWS::EC2::VPCEndpoint"]
     assert len(endpoints) == len(TRAINING_ENDPOINTS) + 2
@@ -142,6 +144,70 @@ def test_subnets_are_the_configured_zones_and_have_no_way_out(prod: Synthesised)
     template.resource_count_is("AWS::EC2::InternetGateway", 0)
     template.resource_count_is("AWS::EC2::NatGateway", 0)
     template.resource_count_is("AWS::EC2::FlowLog", 1)
+
+
+def _groups_of(prod: Synthesised, part: str) -> dict[str, list[str]]:
+    """Service principal → log groups, of the keys of a stack that let CloudWatch Logs in."""
+    found = {}
+    for resource in prod.templates[part]["Resources"].values():
+        if resource["Type"] != "AWS::KMS::Key":
+            continue
+        for statement in resource["Properties"]["KeyPolicy"]["Statement"]:
+            if statement.get("Sid") == "Logs":
+                (operator,) = statement["Condition"]
+                (names,) = statement["Condition"][operator].values()
+                assert set(statement["Condition"][operator]) == {
+                    "kms:EncryptionContext:aws:logs:arn"
+                }
+                arns = [flatten(n) for n in (names if isinstance(names, list) else [names])]
+                found[statement["Principal"]["Service"]] = arns
+    return found
+
+
+def test_each_log_group_has_a_key_that_serves_the_environments_groups_alone(
+    prod: Synthesised,
+) -> None:
+    groups = prod.resources("AWS::Logs::LogGroup")
+    assert all("KmsKeyId" in group for group in groups)
+    account = "arn:aws:logs:us-east-1:444455556666:log-group:"
+    service = "logs.us-east-1.amazonaws.com"
+    assert _groups_of(prod, "network") == {
+        service: [
+            f"{account}everstep-prod-network-*",
+            f"{account}/aws/codebuild/everstep-prod-trainer",
+        ]
+    }
+    (patterns,) = _groups_of(prod, "control-plane").values()
+    starts = [pattern.removeprefix(account).rstrip("*") for pattern in patterns]
+    named = [flatten(group["LogGroupName"]) for group in groups if "LogGroupName" in group]
+    below = {"/aws/codebuild/everstep-prod-trainer"}
+    assert {name for name in named if not name.startswith(tuple(starts))} == below
+
+
+def test_flow_logs_and_builds_share_the_key_that_lies_below_them(prod: Synthesised) -> None:
+    def keys(part: str) -> str:
+        return json.dumps(
+            [
+                resource["Properties"]["KmsKeyId"]
+                for resource in prod.templates[part]["Resources"].values()
+                if resource["Type"] == "AWS::Logs::LogGroup"
+            ]
+        )
+
+    assert "LogsKey" in keys("network")
+    assert "LogsKey" in keys("images")
+    assert "LogsKey" not in keys("control-plane")
+
+
+@pytest.mark.parametrize(
+    ("region", "suffix"),
+    [
+        ("us-east-1", "amazonaws.com"), ("us-gov-west-1", "amazonaws.com"),
+        ("cn-north-1", "amazonaws.com.cn"),
+    ],
+)  # fmt: skip
+def test_the_logs_service_is_the_partitions(region: str, suffix: str) -> None:
+    assert logs_suffix(region) == suffix
 
 
 def test_endpoints(prod: Synthesised) -> None:

@@ -77,7 +77,7 @@ def test_no_rule_expires_a_checkpoint(buckets: dict[str, Any]) -> None:
 
 
 def test_keys_rotate_and_are_kept(prod: Synthesised) -> None:
-    for part in ("storage", "control-plane"):
+    for part in ("network", "storage", "control-plane"):
         template = prod.template(part)
         assert template.find_resources("AWS::KMS::Key"), part  # "all" of none would say nothing
         template.all_resources(
