@@ -240,11 +240,13 @@ class Store:
     def _try(call: Any, **request: Any) -> tuple[bool, dict[str, Any] | None]:
         """Whether the condition held; the row, where the request asks for it and there is one."""
         try:
-            return True, call(**request).get("Attributes")
+            answer: dict[str, Any] = call(**request)
         except ClientError as error:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False, error.response.get("Item")
+                refused: dict[str, Any] = {**error.response}
+                return False, refused.get("Item")
             raise
+        return True, answer.get("Attributes")
 
 
 def _plain(item: dict[str, dict[str, str]]) -> dict[str, str]:
