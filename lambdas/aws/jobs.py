@@ -77,7 +77,8 @@ class Jobs:
             return True
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code == "ResourceInUse" and self.of(launch) is not None:
+            # Whatever it says: an earlier invocation may have made it, and died before saying so.
+            if self.of(launch) is not None:
                 return False
             reason = redact(f"{code}: {error.response['Error'].get('Message', '')}")
             outcome = Outcome(status=NOT_CREATED, secondary_status=code, failure_reason=reason)

@@ -19,12 +19,12 @@ def make_and_wait(
     store, jobs = services.store, services.jobs
     store.update(launch, task_token=token)
     new = False
-    if launch.outcome is None:
+    if launch.outcome is None and not launch.created:
         new = jobs.create(launch, request())
         if not store.update(launch, created=True, absent=["outcome"]):
             # Written off in between by someone who saw no job: there is one, and it costs money.
             store.update(launch, created=True, outcome=None, settled_epoch=None, active=True)
-    elif launch.outcome.status == NOT_CREATED:
+    elif launch.outcome is not None and launch.outcome.status == NOT_CREATED:
         raise LaunchRefused(launch.outcome.failure_reason)  # as an earlier invocation found
     # One that is made only now tells its end by an event: the token is there already.
     job = None if new else jobs.describe(launch.job_name)

@@ -679,6 +679,20 @@ def test_stop_and_redrive_at_launchattempt_goes_on_when_the_old_job_has_ended(
     assert (world.run().status, world.run().note) == (RunStatus.RUNNING, None)
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_refusal_does_not_write_off_a_job_that_runs(world: World, said: bool) -> None:
+    """Stopped, not noticed, redriven, and CreateTrainingJob has no capacity: the job is there."""
+    life = Life(world)
+    launched(life)
+    if not said:  # whoever made it died before saying so
+        world.store.update(world.launch(), created=None)
+    life.stop()
+    world.sagemaker.refusals = [refuse("InsufficientInstanceCapacity", "none")]
+    assert life.redrive() is State.LAUNCH_ATTEMPT
+    assert world.launch(1).outcome is None
+    assert world.sagemaker.created == [job(1)]
+
+
 def test_stop_and_redrive_before_anyone_noticed_keeps_the_running_job(world: World) -> None:
     life = Life(world)
     launched(life)
