@@ -1,7 +1,7 @@
 """Security groups, endpoints, subnets."""
 
-import tomllib
 import json
+import tomllib
 
 import pytest
 from aws_cdk import App, Environment
@@ -10,8 +10,8 @@ from aws_cdk.assertions import Match
 from emulator.access import evaluate, statements_of
 from stacks.config import CONFIG_FOLDER, check
 from stacks.config_rules import TRAINING_ENDPOINTS
-from stacks.network import NetworkStack
 from stacks.logs_key import logs_suffix
+from stacks.network import NetworkStack
 
 from .conftest import Synthesised, flatten
 
