@@ -16,13 +16,14 @@ from everstep.cli.plan_limits import limits
 from everstep.cli.plan_view import show_plan
 from everstep.cli.prices import named_env, prices
 from everstep.cli.spec_file import read_json
-from everstep.contracts.check import check_spec, resolve_model
+from everstep.contracts.check import resolve_model
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.mesh import mesh_of, sharded
 from everstep.contracts.problems import describe
 from everstep.contracts.run_spec import RunSpec
-from everstep.policy.forecast import MFU, host_problems
-from everstep.policy.memory import fitting, memory_of, memory_problems, usable
+from everstep.policy.forecast import MFU
+from everstep.policy.memory import fitting, memory_of, usable
+from everstep.policy.verdict import verdict
 from lambdas.aws.quotas import Quotas
 
 
@@ -131,9 +132,7 @@ def _place(spec: RunSpec, number: int) -> dict[str, Any]:
 
 
 def _checked(path: Path) -> RunSpec:
-    spec, problems = check_spec(read_json(path))
-    if spec is not None:
-        problems = [*memory_problems(spec), *host_problems(spec)]
+    spec, problems = verdict(read_json(path))
     if spec is None or problems:
         fail(
             describe(problems, f"run spec {path}"),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from everstep.contracts.mesh import Mesh
 from everstep.contracts.training_spec import Lora, Parallelism, Sharding, Train
-from everstep.policy.memory import memory_plan
+from everstep.policy.memory_peak import memory_plan
 from tests.trainer.forked import run_ranks
 from tests.trainer.harness import Job, Launch, Lines, losses, of_kind, weights
 from tests.trainer.test_import_weights import GOLDEN, SHAPES, shape_words
