@@ -19,6 +19,8 @@ SEEDS = 20
 LONG = 100
 """Failures a run, from which on a person is told to wait."""
 SPOT = "spot_reclaims_per_node_month"
+FIRST_START = ("provision_new_hosts", "load", "first_step")
+"""Of the simulator's table: what a run's first launch takes before its first step."""
 
 
 class Figure(NamedTuple):
@@ -171,6 +173,12 @@ class _Expected:
         runs = self.train_seconds / self.goodput / DAY / self.days
         self.failures = (self.row.interruptions - self.row.run_times) * runs
         self.run_times = self.row.run_times * runs
+        self._start = [(name, scenario.inputs[name]) for name in FIRST_START]
+        self.wall_seconds = self._first_seconds + self.train_seconds / self.goodput
+
+    @property
+    def _first_seconds(self) -> float:
+        return sum(figure.mean for _, figure in self._start)
 
     def figures(self) -> Figures:
         by = (
@@ -182,8 +190,18 @@ class _Expected:
             key=lambda one: -one[1],
         )
         eaten = ", ".join(f"{part} {share(value)}" for part, value in lost[:4])
-        wall = self.train_seconds / self.goodput
+        low, high = (sum(getattr(x, end) for _, x in self._start) for end in ("low", "high"))
+        each = "; ".join(
+            f"{n} {x.low:g} to {x.high:g} s, {x.kind}: {x.source}" for n, x in self._start
+        )
         return {
+            "first_start_seconds": Figure(
+                self._first_seconds,
+                f"{seconds(self._first_seconds)} ({seconds(low)} to {seconds(high)})",
+                f"as a restart on new hosts in everstep simulate: {each}. The image's pull is "
+                "taken to be in it; waiting for capacity, and a copy of the data to the hosts "
+                "(file mode), are not",
+            ),
             "expected_failures": Figure(
                 self.failures,
                 (f"{self.failures:,.1f}" if self.failures >= 1 else f"{self.failures:.2g}")
@@ -197,7 +215,11 @@ class _Expected:
                 f"the rest: {eaten or 'nothing'}",
                 f"{by}; 5th and 95th percentile of single runs; of the clock, waiting included",
             ),
-            "duration_seconds": Figure(wall, seconds(wall), "training time ÷ expected goodput"),
+            "duration_seconds": Figure(
+                self.wall_seconds,
+                seconds(self.wall_seconds),
+                "first start + training time ÷ expected goodput",
+            ),
         }
 
 
@@ -246,7 +268,7 @@ def _hourly(spec: RunSpec, number: int, found: Figures) -> tuple[float, float] |
 
 def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: Asked) -> Figures:
     target = spec.compute[number]
-    hours = best.train_seconds / 3600 / expected.goodput * target.nodes
+    hours = expected.wall_seconds / 3600 * target.nodes
     accelerators = max(1, INSTANCE_TYPES[target.instance_type].accelerators)
     found = {
         "gpu_hours": Figure(
@@ -274,7 +296,8 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
         + ("" if given else f"MFU {forecast.MFU_RANGE[1]:g}, ")
         + "the 95th percentile of goodput and the lowest price to "
         + ("" if given else f"MFU {forecast.MFU_RANGE[0]:g}, ")
-        + "the 5th and the highest. Waiting for capacity is counted though it is not billed; "
+        + "the 5th and the highest. Waiting for capacity and hosts that are still starting "
+        "are counted though they are not billed; "
         "storage, warm pools and groups beside the training hosts are not"
     )
     found["cost_usd"] = Figure({"expected": whole, "low": low, "high": high}, text, source)

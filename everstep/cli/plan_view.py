@@ -7,7 +7,7 @@ from everstep.cli.output import out
 from everstep.cli.plan_figures import GIB, Figure
 
 WIDTH = 22
-MEMORY = "everstep/policy/memory.py, held to torch's own counts: docs/trainer.md"
+MEMORY = "everstep/policy/memory_peak.py, held to torch's own counts: docs/trainer.md"
 MESH = "everstep/contracts/mesh.py: what the sharding's name means on so many ranks"
 LABELS = {
     "tokens_per_s": "pace",
@@ -16,6 +16,7 @@ LABELS = {
     "checkpoint_bytes": "checkpoint",
     "checkpoint_host_bytes": "checkpoint's copy",
     "checkpoint_interval_seconds": "checkpoint every",
+    "first_start_seconds": "first start",
     "duration_seconds": "duration",
     "on_demand_usd_hour": "on demand, a host-hour",
     "spot_usd_hour": "spot, a host-hour",
@@ -30,8 +31,9 @@ PARTS = {
     "parameters": "fp32 shards",
     "optimizer": "two fp32 moments of each trained parameter (AdamW)",
     "gradients": "fp32 shards between microbatches, or whole while they are reduced",
-    "activations": "what the blocks save for backward, of all microbatches in flight",
-    "working": "gathered parameters, gradients on their way, logits",
+    "activations": "made by forward for backward, of all microbatches in flight; in a pipeline "
+    "also a receive buffer for each microbatch of a step",
+    "working": "gathered parameters, gradients on their way",
     "total": "the sum, at the moment of a step when it is greatest",
 }
 

@@ -64,6 +64,7 @@ FORETOLD = {
     "checkpoint_interval_seconds": "Daly's optimum of a 6.3 s stall",
     "expected_failures": "over the run",
     "expected_goodput": "the rest: restart",
+    "first_start_seconds": "26 min",
     "duration_seconds": " d ",
     "on_demand_usd_hour": "63.30 USD (list price, 2026-09-27)",
     "spot_usd_hour": "11.25 to 55.04 USD",
@@ -102,7 +103,9 @@ def test_figures_hang_together(big: dict[str, Any]) -> None:
     training = value["tokens"] / value["tokens_per_s"]
     assert value["training_seconds"] == pytest.approx(training)
     assert value["step_seconds"] == pytest.approx(training / 250_000)
-    assert value["duration_seconds"] == pytest.approx(training / value["expected_goodput"])
+    start = value["first_start_seconds"]
+    assert start == pytest.approx(1500 + 75 + 35)  # the middles of the simulator's ranges
+    assert value["duration_seconds"] == pytest.approx(start + training / value["expected_goodput"])
     hours = value["duration_seconds"] / 3600 * 16
     assert value["gpu_hours"] == pytest.approx(8 * hours)
     cost = value["cost_usd"]

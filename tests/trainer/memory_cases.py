@@ -63,29 +63,44 @@ class Case(NamedTuple):
 CASES = {
     "full": Case(SMALL, 16, {}, {"micro_batch": 2, "global_batch": 32}),
     "full, fp32": Case(SMALL, 16, {}, FP32),
-    "full, several": Case(SMALL, 16, {}, {"global_batch": 32}),
     "z-loss": Case(SMALL, 16, {}, {"z_loss": 1e-4}),
     "dropout": Case(DROPOUT, 16),
     "recomputed": Case(SMALL, 16, {}, FULL),
     "partly recomputed": Case(SMALL, 16, {}, PARTLY),
-    "partly recomputed, fp32": Case(SMALL, 16, {}, PARTLY | FP32),
     "weights outweigh": Case(WIDE, 16, {}, TINY_BATCH),
-    "weights outweigh, several": Case(WIDE, 16, {}, TINY_BATCH | {"global_batch": 32}),
-    "gradients only": Case(WIDE, 16, {"sharding": "SHARD_GRAD_OP"}, {"sequence_length": 256}),
     "gradients only, several": Case(
         WIDE, 16, {"sharding": "SHARD_GRAD_OP"}, {"sequence_length": 256, "global_batch": 32}
     ),
-    "hybrid": Case(WIDE, 16, {"sharding": "HYBRID_SHARD"}, {"sequence_length": 512}),
     "hybrid, several": Case(
         WIDE, 16, {"sharding": "HYBRID_SHARD"}, {"sequence_length": 512, "global_batch": 32}
     ),
-    "copies": Case(WIDE, 16, {"sharding": "NO_SHARD"}, {"sequence_length": 256}),
     "copies, several": Case(
         WIDE, 16, {"sharding": "NO_SHARD"}, {"sequence_length": 256, "global_batch": 32}
     ),
     "tensor 2": Case(SMALL, 16, {"tensor": 2}),
-    "tensor 2, fp32": Case(SMALL, 16, {"tensor": 2}, FP32),
     "tensor 2, weights outweigh": Case(WIDE, 16, {"tensor": 2}, TINY_BATCH | {"global_batch": 8}),
+    "tensor 4, recomputed": Case(SMALL, 16, {"tensor": 4}, FULL | {"global_batch": 4}),
+    "tensor 4, partly recomputed": Case(SMALL, 16, {"tensor": 4}, PARTLY | {"global_batch": 4}),
+    "pipeline 2, as few as go": Case(SMALL, 16, {"pipeline": 2}),
+    "pipeline 4, recomputed": Case(SMALL, 16, {"pipeline": 4}, FULL | {"global_batch": 32}),
+    "interleaved, recomputed": Case(SMALL, 16, AWAY, FULL | {"global_batch": 64}),
+    "pipeline 2, tensor 2, recomputed": Case(SMALLER, 16, {"pipeline": 2, "tensor": 2}, FULL),
+    "adapters everywhere": Case(SMALL, 16, {}, {}, EVERYWHERE),
+    "adapters, recomputed": Case(
+        SMALL, 16, {}, FULL | {"micro_batch": 2, "global_batch": 64}, EVERYWHERE
+    ),
+    "adapters, weights outweigh": Case(WIDE, 16, {}, TINY_BATCH | {"global_batch": 32}, EVERYWHERE),
+}
+"""One of each kind, in seconds."""
+
+MORE = {
+    "full, several": Case(SMALL, 16, {}, {"global_batch": 32}),
+    "partly recomputed, fp32": Case(SMALL, 16, {}, PARTLY | FP32),
+    "weights outweigh, several": Case(WIDE, 16, {}, TINY_BATCH | {"global_batch": 32}),
+    "gradients only": Case(WIDE, 16, {"sharding": "SHARD_GRAD_OP"}, {"sequence_length": 256}),
+    "hybrid": Case(WIDE, 16, {"sharding": "HYBRID_SHARD"}, {"sequence_length": 512}),
+    "copies": Case(WIDE, 16, {"sharding": "NO_SHARD"}, {"sequence_length": 256}),
+    "tensor 2, fp32": Case(SMALL, 16, {"tensor": 2}, FP32),
     "tensor 2, gradients only": Case(
         WIDE, 16, {"tensor": 2, "sharding": "SHARD_GRAD_OP"}, {"sequence_length": 256}
     ),
@@ -96,11 +111,8 @@ CASES = {
         {"sequence_length": 512, "global_batch": 32},
     ),
     "tensor 4": Case(SMALL, 16, {"tensor": 4}, {"global_batch": 4}),
-    "tensor 4, recomputed": Case(SMALL, 16, {"tensor": 4}, FULL | {"global_batch": 4}),
-    "tensor 4, partly recomputed": Case(SMALL, 16, {"tensor": 4}, PARTLY | {"global_batch": 4}),
     "tensor 8": Case(WIDE, 16, {"tensor": 8}, {"micro_batch": 2, "global_batch": 4}),
     "pipeline 2": Case(SMALL, 16, {"pipeline": 2}, {"global_batch": 64}),
-    "pipeline 2, as few as go": Case(SMALL, 16, {"pipeline": 2}),
     "pipeline 2, fp32": Case(SMALL, 16, {"pipeline": 2}, FP32 | {"global_batch": 32}),
     "pipeline 2, weights outweigh": Case(
         WIDE, 16, {"pipeline": 2}, TINY_BATCH | {"global_batch": 32}
@@ -108,19 +120,11 @@ CASES = {
     "pipeline 4, uneven, partly recomputed": Case(
         WIDE, 16, {"pipeline": 4}, PARTLY | {"sequence_length": 512, "global_batch": 32}
     ),
-    "pipeline 4, recomputed": Case(SMALL, 16, {"pipeline": 4}, FULL | {"global_batch": 32}),
     "interleaved": Case(SMALL, 16, AWAY, {"global_batch": 64}),
-    "interleaved, recomputed": Case(SMALL, 16, AWAY, FULL | {"global_batch": 64}),
     "pipeline 2, tensor 2": Case(SMALLER, 16, {"pipeline": 2, "tensor": 2}),
-    "pipeline 2, tensor 2, recomputed": Case(SMALLER, 16, {"pipeline": 2, "tensor": 2}, FULL),
     "adapters": Case(SMALL, 16, {}, {}, ATTENTION),
-    "adapters everywhere": Case(SMALL, 16, {}, {}, EVERYWHERE),
     "adapters, dropout": Case(SMALL, 16, {}, {}, EVERYWHERE | {"dropout": 0.1}),
     "adapters, partly recomputed": Case(SMALL, 16, {}, PARTLY, ATTENTION),
-    "adapters, recomputed": Case(
-        SMALL, 16, {}, FULL | {"micro_batch": 2, "global_batch": 64}, EVERYWHERE
-    ),
-    "adapters, weights outweigh": Case(WIDE, 16, {}, TINY_BATCH | {"global_batch": 32}, EVERYWHERE),
     "adapters, gradients only": Case(
         WIDE,
         16,

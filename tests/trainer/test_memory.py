@@ -12,7 +12,7 @@ from everstep.contracts.mesh import mesh_of, sharded
 from everstep.contracts.models import PRESETS
 from everstep.contracts.training_spec import Parallelism, Train
 from everstep.policy.memory_peak import MASTER, memory_plan
-from tests.trainer.memory_cases import CASES, LARGE, NODE, SIZES, Case
+from tests.trainer.memory_cases import CASES, LARGE, MORE, NODE, SIZES, Case
 
 ROOT = Path(__file__).resolve().parents[2]
 Tracked = dict[str, list[dict[str, int]]]
@@ -36,8 +36,8 @@ def tracked() -> Tracked:
 
 
 @pytest.fixture(scope="module")
-def tracked_large() -> Tracked:
-    return dict(torchs(*LARGE))
+def tracked_more() -> Tracked:
+    return dict(torchs(*MORE, *LARGE))
 
 
 def hold(case: Case, ranks: list[dict[str, int]]) -> None:
@@ -59,12 +59,12 @@ def test_each_part_is_torchs(tracked: Tracked, name: str) -> None:
     hold(CASES[name], tracked[name])
 
 
-@pytest.mark.slow  # eighty layers, operation by operation: five minutes together
-@pytest.mark.parametrize("name", LARGE)
-def test_each_part_is_torchs_at_the_sizes_that_are_trained(
-    tracked_large: Tracked, name: str
+@pytest.mark.slow  # up to eighty layers a rank, operation by operation: minutes together
+@pytest.mark.parametrize("name", [*MORE, *LARGE])
+def test_each_part_is_torchs_on_more_meshes_and_at_the_sizes_that_are_trained(
+    tracked_more: Tracked, name: str
 ) -> None:
-    hold(LARGE[name], tracked_large[name])
+    hold({**MORE, **LARGE}[name], tracked_more[name])
 
 
 @pytest.fixture(scope="module")

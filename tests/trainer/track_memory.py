@@ -22,7 +22,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from everstep.contracts.models import PRESETS
 from everstep.contracts.training_spec import Parallelism, Train
-from tests.trainer.memory_cases import CASES, LARGE, NODE, SIZES, Case
+from tests.trainer.memory_cases import CASES, LARGE, MORE, NODE, SIZES, Case
 from trainer import parallel
 from trainer.loss import Loss
 from trainer.optim import local
@@ -159,7 +159,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     ask = ShardingPropagator._propagate_tensor_meta_non_cached
     ShardingPropagator._propagate_tensor_meta_non_cached = outside_the_count(ask)  # type: ignore[method-assign]
-    every = {**CASES, **LARGE}
+    every = {**CASES, **MORE, **LARGE}
     if names := sys.argv[1:]:
         found: dict[str, Any] = {
             name: [track(every[name], rank) for rank in every[name].ranks] for name in names
