@@ -1,5 +1,6 @@
 """What several commands are asked in the same words."""
 
+from math import isfinite
 from typing import Annotated
 
 import typer
@@ -22,3 +23,10 @@ def checked(name: str) -> str:
     if problems := problem_of_run_id(name):
         fail(f"{name!r} {problems[0].message}", problems[0].hint)
     return run_id_of(name)
+
+
+def finite(value: float | None) -> float | None:
+    """An option's callback: a range alone lets nan through, and what has no end infinity."""
+    if value is not None and not isfinite(value):
+        fail(f"{value} is no number to calculate with", "give a finite one")
+    return value

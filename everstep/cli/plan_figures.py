@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from everstep.cli.errors import fail
 from everstep.cli.output import say
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.run_spec import RunSpec
@@ -149,7 +150,7 @@ class _Expected:
     def __init__(self, spec: RunSpec, number: int, best: Pace, asked: Asked) -> None:
         # numpy and the simulator take a second to import
         from everstep.simulate.inputs import load_inputs, load_rates
-        from everstep.simulate.scenario import Scenario, interval_of
+        from everstep.simulate.scenario import MOST_FAILURES, Scenario, interval_of
         from everstep.simulate.study import expected
 
         alone = spec.model_copy(update={"compute": [spec.compute[number]]})
@@ -162,6 +163,11 @@ class _Expected:
             interval=0.0,
             seeds=SEEDS,
         ).setting(step=best.step_seconds)
+        if scenario.failures > MOST_FAILURES:
+            fail(
+                f"{scenario.failures:,.0f} failures over {self.days:,.0f} days",
+                f"at most {MOST_FAILURES:,} are simulated: lower --rates",
+            )
         scenario = replace(scenario, interval=interval_of(alone, scenario.inputs))
         if scenario.horizon > LONG * scenario.mtbf:
             where = f"{scenario.nodes:,} hosts for {self.days:,.0f} days"

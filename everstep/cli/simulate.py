@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from everstep.cli.errors import SPEC_PAGE, fail
+from everstep.cli.options import finite
 from everstep.cli.output import emit, say
 from everstep.cli.spec_file import read_json
 from everstep.contracts.check import check_spec
@@ -22,7 +23,9 @@ def simulate(
     gpus: Annotated[
         int | None, typer.Option(help="GPUs of the job; the spec's own, else 1,024.")
     ] = None,
-    days: Annotated[float, typer.Option(min=0.1, max=1000, help="Days to simulate.")] = 54,
+    days: Annotated[
+        float, typer.Option(min=0.1, max=1000, callback=finite, help="Days to simulate.")
+    ] = 54,
     rates: Annotated[
         str,
         typer.Option(help="llama3, rsc1, rsc2, opt, usual; or failures per 1,000 node-days."),
@@ -36,7 +39,8 @@ def simulate(
     spot: Annotated[bool, typer.Option("--spot", help="Spot, where no spec is given.")] = False,
     spares: Annotated[str, typer.Option(help="none, warm or hot hosts beside the job.")] = "none",
     checkpoint_minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Between saves; the spec's own if absent.")
+        float | None,
+        typer.Option(min=0.01, callback=finite, help="Between saves; the spec's own if absent."),
     ] = None,
     burn_in: Annotated[
         bool, typer.Option("--burn-in", help="Twice the failures in the first two weeks.")
@@ -51,7 +55,13 @@ def simulate(
     # numpy and the policy take a second to import: no other command should wait for them.
     from everstep.cli.simulate_view import show
     from everstep.simulate.inputs import load_inputs, load_rates, rate_names
-    from everstep.simulate.scenario import Scenario, Spares, default_spec, interval_of
+    from everstep.simulate.scenario import (
+        MOST_FAILURES,
+        Scenario,
+        Spares,
+        default_spec,
+        interval_of,
+    )
     from everstep.simulate.study import study
 
     if spares not in set(Spares):
@@ -73,6 +83,11 @@ def simulate(
         spares=Spares(spares),
         burn_in=burn_in,
     ).setting(**_settings(setting or [], set(inputs)))
+    if scenario.failures > MOST_FAILURES:
+        fail(
+            f"{scenario.failures:,.0f} failures a run, one each {scenario.mtbf:.3g} s",
+            f"at most {MOST_FAILURES:,}: fewer --days, --gpus, or lower --rates",
+        )
     own = interval_of(plan, scenario.inputs)
     scenario = replace(
         scenario, interval=own if checkpoint_minutes is None else 60 * checkpoint_minutes

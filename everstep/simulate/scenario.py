@@ -13,6 +13,8 @@ from everstep.policy.checkpoint_interval import (
 from everstep.simulate.inputs import DAY, Inputs, Rates, given, load_inputs, load_rates
 
 MONTH = 30.44 * DAY
+MOST_FAILURES = 100_000
+"""A run; more take gigabytes, and leave no time to train."""
 
 
 class Spares(StrEnum):
@@ -64,6 +66,12 @@ class Scenario:
             return self.rates
         monthly = self.inputs["spot_reclaims_per_node_month"].mean
         return self.rates.plus("spot_reclaim", monthly / MONTH)
+
+    @property
+    def failures(self) -> float:
+        """That a run meets at most, hosts held all the time; in the mean."""
+        early = 2.0 if self.burn_in else 1.0
+        return self.all_rates.total * self.nodes * self.horizon * early
 
     @property
     def mtbf(self) -> float:

@@ -170,10 +170,25 @@ def _average(counts: Iterator[Mapping[str, int]], over: int) -> dict[str, float]
     return {str(name): n / over for name, n in whole.most_common()}
 
 
+STUDENT = (12.706, 4.303, 3.182, 2.776)
+"""97.5 % quantile of Student's t with 1 to 4 degrees of freedom."""
+NORMAL = 1.959964
+
+
+def _student(freedom: int) -> float:
+    """Beyond the table by Fisher's expansion, right to a thousandth."""
+    if freedom <= len(STUDENT):
+        return STUDENT[freedom - 1]
+    z = NORMAL
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
 def _mean(values: Sequence[float]) -> tuple[float, float, float]:
-    """With 95 % confidence, normal."""
-    mean = fmean(values)
-    half = 1.96 * stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+    """With 95 % confidence: Student's t, as a plan has twenty runs and a user may ask for three. Of
+    one run there is none."""
+    mean, count = fmean(values), len(values)
+    half = _student(count - 1) * stdev(values) / sqrt(count) if count > 1 else 0.0
     return mean, mean - half, mean + half
 
 
@@ -233,6 +248,8 @@ def _levers(given: Scenario, best: Scenario, tallies: Tallies) -> Iterator[Lever
         ("halve notice and decision", half(*NOTICE)),
         ("halve a save's stall", half("stall")),
         ("halve the time until a save is safe", half("durable")),
+        ("saves at no cost", given.but(stall=0, durable=0)),
+        ("noticed and decided at once", given.but(**dict.fromkeys(NOTICE, 0.0))),
         ("halve a person's time", half("person")),
         ("always room for new hosts", given.but(share_no_capacity=0, share_no_capacity_spot=0)),
         ("never a hang", given.but(share_hang=0)),

@@ -286,3 +286,14 @@ def test_a_spec_that_cannot_fit_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(raw))
     with pytest.raises(CliError, match="parameters and optimizer need"):
         planned(path)
+
+
+def test_goodput_is_the_simulators(big: dict[str, Any]) -> None:
+    """The same spec, days, step and runs, asked the other way."""
+    value = {name: figure["value"] for name, figure in big["figures"].items()}
+    days, step = value["training_seconds"] / 86_400, value["step_seconds"]
+    asked = ["--spec", str(BIG), "--days", repr(days), "--set", f"step={step!r}", "--rates"]
+    result = RUN.invoke(app, ["simulate", *asked, "usual", "--seeds", "20", "--json"])
+    assert result.exception is None
+    rows = {row["name"]: row for row in json.loads(result.stdout)["rows"]}
+    assert rows["Everstep"]["goodput"] == pytest.approx(value["expected_goodput"])
