@@ -274,13 +274,13 @@ def _hourly(spec: RunSpec, number: int, found: Figures) -> tuple[float, float] |
 
 def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: Asked) -> Figures:
     target = spec.compute[number]
-    hours = expected.wall_seconds / 3600 * target.nodes
+    hours = best.train_seconds / 3600 / expected.goodput * target.nodes
     accelerators = max(1, INSTANCE_TYPES[target.instance_type].accelerators)
     found = {
         "gpu_hours": Figure(
             hours * accelerators,
             f"{count(hours * accelerators)} {cost.hours([target])}",
-            "duration × hosts × accelerators",
+            "duration but for the first start × hosts × accelerators",
         )
     }
     price = _hourly(spec, number, _prices(spec, number, asked))
@@ -298,12 +298,11 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
         f"{count(whole)} USD ({count(low)} to {count(high)}), {target.purchase.replace('_', ' ')}"
     )
     source = (
-        "price × hosts × duration; from "
+        "price × hosts × duration but for the first start; from "
         + ("" if given else f"MFU {forecast.MFU_RANGE[1]:g}, ")
         + "the 95th percentile of goodput and the lowest price to "
         + ("" if given else f"MFU {forecast.MFU_RANGE[0]:g}, ")
-        + "the 5th and the highest. Waiting for capacity and hosts that are still starting "
-        "are counted though they are not billed; "
+        + "the 5th and the highest. Waiting for capacity is counted though it is not billed; "
         "storage, warm pools and groups beside the training hosts are not"
     )
     found["cost_usd"] = Figure({"expected": whole, "low": low, "high": high}, text, source)

@@ -31,7 +31,7 @@ def show(scenario: Scenario, found: Study, with_bare: bool) -> None:
         f"rates {scenario.rates.name}: {scenario.rates.source}\n",
         markup=False,
     )
-    _policies(found, scenario.seeds)
+    _policies(found)
     _chart(found)
     _gave_up(found)
     _interval(scenario, found)
@@ -47,7 +47,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _policies(found: Study, seeds: int) -> None:
+def _policies(found: Study) -> None:
     table = _table("policy", "saves", "goodput", "95 %", "5–95 %", "broke", "ran out", "people")
     for row in found.rows:
         saves = "–" if row.interval_minutes is None else f"{row.interval_minutes:.3g} min"
@@ -55,7 +55,7 @@ def _policies(found: Study, seeds: int) -> None:
             row.name,
             saves,
             f"{row.goodput:.1%}",
-            f"±{(row.high - row.low) / 2:.2%}" if seeds > 1 else "–",
+            f"±{(row.high - row.low) / 2:.2%}",
             f"{row.p5:.1%}–{row.p95:.1%}",
             f"{row.interruptions - row.run_times:.0f}",
             f"{row.run_times:.0f}",

@@ -147,12 +147,12 @@ class Rank:
         yield between, saved, flowing + wide * self._logit_elements
         again = saved + self._again
         yield between, again, flowing + self._flowing
-        # the second block, while the first one's gradients are reduced
-        yield (
-            between or MASTER * self._learns.shard,
-            again - self._layer,
-            flowing - released + self._flowing + (MASTER + wide) * self._learns.whole,
-        )
+        # the second block, while the first one's gradients are reduced: as it begins, and as its
+        # own are there
+        one = between or MASTER * self._learns.shard
+        reducing = flowing - released + self._flowing + MASTER * self._learns.whole
+        yield one, again - self._layer, reducing
+        yield one, saved - self._layer, reducing + wide * self._learns.whole
         if self._lora is None:  # the root group's gradients, last of all
             last = (2 * wide + MASTER) * root.whole + MASTER * root.shard
             yield kept or MASTER * self._trained.shard, 0, last

@@ -106,7 +106,7 @@ def test_figures_hang_together(big: dict[str, Any]) -> None:
     start = value["first_start_seconds"]
     assert start == pytest.approx(1500 + 75 + 35)  # the middles of the simulator's ranges
     assert value["duration_seconds"] == pytest.approx(start + training / value["expected_goodput"])
-    hours = value["duration_seconds"] / 3600 * 16
+    hours = (value["duration_seconds"] - start) / 3600 * 16
     assert value["gpu_hours"] == pytest.approx(8 * hours)
     cost = value["cost_usd"]
     assert cost["expected"] == pytest.approx(hours * 63.296)

@@ -138,30 +138,8 @@ _70B, _P5S = PRESETS["llama2-70b"], 128
 AT_4096 = {"sequence_length": 4096, "global_batch": 128}
 LARGE = {
     "70b, recomputed": Case(_70B, _P5S, {}, FULL | AT_4096),
-    "70b": Case(_70B, _P5S, {}, AT_4096),
-    "70b, partly recomputed, several": Case(
-        _70B, _P5S, {}, PARTLY | AT_4096 | {"global_batch": 256}
-    ),
-    "70b, hybrid, recomputed": Case(_70B, _P5S, {"sharding": "HYBRID_SHARD"}, FULL | AT_4096),
-    "70b, tensor 8": Case(_70B, _P5S, {"tensor": 8}, AT_4096 | {"global_batch": 32}),
-    "70b, tensor 8, recomputed": Case(
-        _70B, _P5S, {"tensor": 8}, FULL | AT_4096 | {"global_batch": 32}
-    ),
-    "70b, tensor 8, pipeline 4": Case(
-        _70B, _P5S, {"tensor": 8, "pipeline": 4}, AT_4096 | {"global_batch": 64}
-    ),
-    "70b, tensor 8, pipeline 4, partly recomputed": Case(
-        _70B, _P5S, {"tensor": 8, "pipeline": 4}, PARTLY | AT_4096 | {"global_batch": 64}
-    ),
-    "70b, adapters, recomputed": Case(_70B, _P5S, {}, FULL | AT_4096, ATTENTION),
-    "8b, partly recomputed": Case(
-        PRESETS["llama3-8b"], 16, {}, PARTLY | AT_4096 | {"global_batch": 16}
-    ),
-    "8b, interleaved, recomputed": Case(
-        PRESETS["llama3-8b"], 16, AWAY, FULL | AT_4096 | {"global_batch": 64}
-    ),
 }
-"""Of the sizes that are really trained: 16 hosts of 8 H100."""
+"""16 hosts of 8 H100."""
 
 SIZES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "7b on 16": ("llama2-7b", 16, {}),
