@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from everstep.cli.view import RunView
+from everstep.policy.cost import hours
 
 # emoji: rich would draw one for the ":key:" of a log line or an ARN, without markup too
 out = Console(soft_wrap=True, highlight=False, emoji=False)
@@ -48,6 +49,7 @@ def show_status(view: RunView) -> None:
     out.print(f"step     {step}{of}", markup=False)
     if summary["loss"] is not None:
         out.print(f"loss     {summary['loss']}", markup=False)
+    out.print(f"spent    {view.spend.words(hours(view.launches))}", markup=False)
     if summary["waiting"]:
         out.print(f"waiting  {summary['waiting']}", markup=False)
     if summary["note"]:

@@ -10,6 +10,7 @@ from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy import cost, forecast, prices
 from everstep.policy.forecast import Pace, Saving
+from everstep.policy.own_file_system import PRICE, planned_usd
 from everstep.policy.quota import needs_of
 from everstep.report.words import count, seconds, share
 
@@ -290,23 +291,46 @@ def _cost(spec: RunSpec, number: int, best: Pace, expected: _Expected, asked: As
         slow, fast = forecast.MFU / forecast.MFU_RANGE[0], forecast.MFU / forecast.MFU_RANGE[1]
     if price is None:
         return {**found, "cost_usd": Figure(None, "unknown", "no price of this purchase is known")}
+    found |= (lustre := _own_file_system(spec, hours / target.nodes, asked))
     row, middle = expected.row, sum(price) / 2
-    low = price[0] * hours * fast * expected.goodput / max(row.p95, 1e-3)
-    high = price[1] * hours * slow * expected.goodput / max(row.p5, 1e-3)
-    whole = middle * hours
+    own = sum(figure.value for figure in lustre.values()) / hours
+    low = (price[0] + own) * hours * fast * expected.goodput / max(row.p95, 1e-3)
+    high = (price[1] + own) * hours * slow * expected.goodput / max(row.p5, 1e-3)
+    whole = (middle + own) * hours
     text = (
         f"{count(whole)} USD ({count(low)} to {count(high)}), {target.purchase.replace('_', ' ')}"
     )
     source = (
-        "price × hosts × duration but for the first start; from "
+        "price × hosts × duration but for the first start"
+        f"{', and its own file system' if lustre else ''}; from "
         + ("" if given else f"MFU {forecast.MFU_RANGE[1]:g}, ")
         + "the 95th percentile of goodput and the lowest price to "
         + ("" if given else f"MFU {forecast.MFU_RANGE[0]:g}, ")
         + "the 5th and the highest. Waiting for capacity is counted though it is not billed; "
-        "storage, warm pools and groups beside the training hosts are not"
+        f"{'other ' if lustre else ''}storage, warm pools and groups beside the training hosts "
+        "are not"
     )
     found["cost_usd"] = Figure({"expected": whole, "low": low, "high": high}, text, source)
     return found
+
+
+def _own_file_system(spec: RunSpec, hours: float, asked: Asked) -> Figures:
+    """Made before the hosts are paid for, and deleted after them: the minutes between are left
+    out."""
+    size = spec.data.scratch_gib
+    if size is None:
+        return {}
+    own = asked.prices_usd.get(PRICE)
+    price = prices.LUSTRE_SCRATCH if own is None else own
+    usd = planned_usd(size, hours, price)
+    return {
+        "file_system_usd": Figure(
+            usd,
+            f"{count(usd)} USD: {size:,} GiB for as long as the run takes",
+            f"GiB × duration but for the first start × {price:g} USD a GiB and month ÷ 730 h; "
+            + (prices.LUSTRE_OF if own is None else "prices_usd of config: yours"),
+        )
+    }
 
 
 def _quotas(spec: RunSpec, number: int, asked: Asked) -> Figures:

@@ -22,6 +22,7 @@ LABELS = {
     "spot_usd_hour": "spot, a host-hour",
     "plan_usd_hour": "plan, a host-hour",
     "gpu_hours": "paid for",
+    "file_system_usd": "its file system",
     "cost_usd": "cost",
     "budget_usd": "budget",
     "budget_gpu_hours": "budget",

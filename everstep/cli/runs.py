@@ -16,7 +16,8 @@ from everstep.cli.saved import committed_step
 from everstep.cli.view import RunView
 from everstep.contracts.records import RunStatus
 from everstep.contracts.run_id import run_id_of
-from everstep.policy.cost import hours, spend_of
+from everstep.policy.cost import hours
+from everstep.policy.own_file_system import spend_of_run
 
 REFUSED = "refused"
 WITHOUT_ROW = {"RUNNING": RunStatus.RUNNING.value, "ABORTED": RunStatus.STOPPED.value}
@@ -76,7 +77,7 @@ def _row(cloud: Cloud, one: Listed) -> dict[str, Any]:
         return row
     launches = cloud.launches(run_id)
     jobs = [*launches, *cloud.exports(run_id)]
-    spend = spend_of(jobs, prices(cloud.env), cloud.clock())
+    spend = spend_of_run(run, jobs, prices(cloud.env), cloud.clock())
     steps = [x.last_step if x.last_step is not None else x.resume_step for x in launches[-1:]]
     return row | {
         "state": run.status.value,

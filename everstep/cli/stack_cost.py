@@ -14,6 +14,7 @@ from everstep.cli.deploy import ROOT, cdk_command, child, finish, with_node
 from everstep.cli.errors import fail
 from everstep.cli.output import emit, say
 from everstep.cli.prices import environments
+from everstep.policy.prices import LUSTRE_SCRATCH
 
 HOURS = 730
 PRICES_OF, PRICES_READ = "us-east-1", "2026-11"
@@ -34,7 +35,6 @@ LAMBDA_GB_SECOND = 0.0000166667
 LOOK_GB_SECONDS = 0.5 * 0.5
 """512 MiB for half a second: a look with nothing to see."""
 LUSTRE_SSD = {125: 0.145, 250: 0.210, 500: 0.340, 1000: 0.600}
-LUSTRE_SCRATCH = 0.140
 LUSTRE_TIERED_MBPS = 0.52
 """USD per MB/s and month of provisioned throughput; storage and requests come on top, by use."""
 

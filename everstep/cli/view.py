@@ -5,8 +5,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from everstep.cli.cloud import Cloud
+from everstep.cli.prices import prices
 from everstep.contracts.records import Launch, Run
+from everstep.policy.cost import Spend
 from everstep.policy.goodput import Goodput, StepTime, goodput, loss_curve
+from everstep.policy.own_file_system import spend_of_run
 from everstep.policy.restarts import restart_time
 
 
@@ -16,12 +19,17 @@ class RunView(BaseModel):
     steps: dict[int, list[StepTime]]
     now: float
     """Epoch seconds of the look."""
+    spend: Spend
+    """Of training, exports, and a file system of the run's own; by config's prices."""
 
     @classmethod
     def load(cls, cloud: Cloud, run_id: str) -> "RunView":
         launches = cloud.launches(run_id)
         steps = {x.launch: cloud.steps(run_id, x.launch) for x in launches}
-        return cls(run=cloud.run(run_id), launches=launches, steps=steps, now=cloud.clock())
+        run, now = cloud.run(run_id), cloud.clock()
+        jobs = [*launches, *cloud.exports(run_id)]
+        spend = spend_of_run(run, jobs, prices(cloud.env), now)
+        return cls(run=run, launches=launches, steps=steps, now=now, spend=spend)
 
     @property
     def goodput(self) -> Goodput:
@@ -54,6 +62,8 @@ class RunView(BaseModel):
             "attempts": sum(x.spent_attempt for x in self.launches),
             "steps_lost": paid.steps_lost,
             "goodput": paid.ratio,
+            "gpu_hours": round(self.spend.gpu_hours, 3),
+            "usd": None if self.spend.usd is None else round(self.spend.usd, 2),
             "note": self.run.note,
             "images": {name: x.model_dump() for name, x in (self.run.images or {}).items()},
             "export": self.run.export_uri,

@@ -11,7 +11,8 @@ from everstep.cli.watch_stage import stage_after, stage_of, todo
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import parse_line
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import hours, spend_of, used
+from everstep.policy.cost import hours, used
+from everstep.policy.own_file_system import spend_of_run
 
 RATE_READINGS = 200
 """Readings that the pace is taken over: saves and validations between them count."""
@@ -117,7 +118,7 @@ def picture(
 ) -> Picture:
     """``readings``: oldest first, of earlier launches too. ``execution``: its status, by Step
     Functions. ``saved``: a committed step that the rows do not have yet."""
-    spend = spend_of([*launches, *exports], prices_usd, now)
+    spend = spend_of_run(run, [*launches, *exports], prices_usd, now)
     alive = execution in ("RUNNING", "PENDING_REDRIVE")
     began = launches[-1].planned_epoch if launches else now
     fresh = [r for r in readings if r.time >= began]

@@ -11,6 +11,7 @@ from everstep.contracts.records import Launch, Run
 from everstep.policy.cost import hours, spend_of
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
 from everstep.policy.job_request import checkpoint_uri, report_uri
+from everstep.policy.own_file_system import own_spend
 from everstep.policy.rule import DEFAULTS
 
 Kind = Literal["done", "give_up", "retry", "wait", "budget"]
@@ -50,9 +51,12 @@ def notice(
     failure: Failure | None = None,
     runbook_url: str = "docs/runbook.md",
     prices_usd: Mapping[str, float] | None = None,
+    now: float = 0.0,
 ) -> Notice:
-    """``launches``: those of training, oldest first, and the exports after them."""
-    spend = spend_of(launches, prices_usd or {})
+    """``launches``: those of training, oldest first, and the exports after them. ``now``: epoch
+    seconds, until when a file system of the run's own is paid for."""
+    prices = prices_usd or {}
+    spend = spend_of(launches, prices).plus(own_spend(run, prices, now))
     last = launches[-1] if launches else None
     where = last.item if last else f"waited-{run.waited_seconds:.0f}"
     ident = f"{run.run_id}/{kind}/{where}/{run.redrive_count}"
@@ -63,7 +67,7 @@ def notice(
         [f"What to do: {advice(run, kind, failure)}", f"Runbook: {page}"],
         _results(run, launches),
         ["History:", *history(launches)] if launches else [],
-        [f"Spent: {spend.words(hours(launches))}."] if launches else [],
+        [f"Spent: {spend.words(hours(launches))}."] if launches or run.own_lustre else [],
         [
             *([f"Report, in a minute: {report_uri(run)}"] if kind in ("done", "give_up") else []),
             *(f"{name}: {url}" for name, url in links(run, last)),

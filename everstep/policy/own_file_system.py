@@ -3,12 +3,12 @@
 Botocore's shapes. Scratch alone: what is deleted after the run needs no copies, and no key of ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from everstep.contracts.events import TAG_TABLE
-from everstep.contracts.records import OwnLustre, Run
-from everstep.policy.cost import Spend
+from everstep.contracts.records import Launch, OwnLustre, Run
+from everstep.policy.cost import Spend, spend_of
 from everstep.policy.tags import run_tags
 
 DEPLOYMENT = "SCRATCH_2"
@@ -115,4 +115,16 @@ def own_spend(
     if not hours:
         return Spend(usd=0.0)
     price = prices_usd.get(PRICE)
-    return Spend(usd=None if price is None else hours * price / MONTH_HOURS)
+    return Spend(usd=None if price is None else planned_usd(1, hours, price))
+
+
+def planned_usd(gib: int, hours: float, usd_gib_month: float) -> float:
+    """Of one that is there for so long."""
+    return gib * hours * usd_gib_month / MONTH_HOURS
+
+
+def spend_of_run(
+    run: Run, jobs: Iterable[Launch], prices_usd: Mapping[str, float], now: float
+) -> Spend:
+    """Of its jobs, those that run too, and of its own file systems."""
+    return spend_of(jobs, prices_usd, now).plus(own_spend(run, prices_usd, now))

@@ -27,6 +27,9 @@ PLAN_OF = (
 )
 
 
+LUSTRE_SCRATCH = 0.14
+"""USD a GiB and month, FSx for Lustre SCRATCH_2."""
+LUSTRE_OF = "a user's figure of 2026-11 for SCRATCH_2 in us-east-1, not confirmed (docs/cost.md)"
 SPOT_DATE = "EC2's market, SkyPilot catalog v8"
 PLAN_DATE = "EC2 Capacity Blocks, 2026-07-22"
 

@@ -7,10 +7,11 @@ from typing import Any
 from everstep import __version__
 from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import billed_seconds, cost_of, hours, spend_of
+from everstep.policy.cost import billed_seconds, cost_of, hours
 from everstep.policy.goodput import goodput
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.notice import advice, links
+from everstep.policy.own_file_system import own_spend, spend_of_run
 from everstep.policy.redact import redact
 from everstep.policy.restarts import restart_time
 from everstep.report.figures import Attempt, Curve, Point, Report, Resume
@@ -68,7 +69,8 @@ def report(
         waterfall=waterfall,
         spans=cut,
         curve=_curve(run, launches, lines),
-        spend=spend_of([*launches, *exports], prices, now),
+        spend=spend_of_run(run, [*launches, *exports], prices, now),
+        own_file_system=own_spend(run, prices, now) if run.own_lustre else None,
         hours_of=hours([*launches, *exports]),
         environment=_environment(run, launches),
         spec=_redacted(run.spec.model_dump(mode="json", exclude_defaults=True)),

@@ -103,6 +103,8 @@ class Report(_Figures):
     spans: list[Span]
     curve: Curve
     spend: Spend
+    own_file_system: Spend | None = None
+    """Part of ``spend``: of all that the run made for itself."""
     hours_of: str
     """``GPU hours`` or ``host hours``: what ``spend.gpu_hours`` are."""
     environment: dict[str, str]

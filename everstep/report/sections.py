@@ -148,6 +148,10 @@ def cost(report: Report) -> Element:
         )
         for x in jobs
     ]
+    if report.own_file_system is not None:
+        rows.append(
+            ("its own file system", "FSx for Lustre", "", "", words.money(report.own_file_system))
+        )
     seconds = sum(x.billable_seconds for x in jobs)
     total = ("together", "", words.seconds(seconds), f"{report.spend.gpu_hours:,.2f}",
              words.money(report.spend))  # fmt: skip
@@ -158,7 +162,7 @@ def cost(report: Report) -> Element:
             "p",
             "Billed seconds are SageMaker's own, a spot job's fewer by its saving; of a job that "
             "runs, the seconds so far. On-demand prices are config's (plans cost less). Warm pools "
-            "between jobs, storage and the control plane are not in it.",
+            "between jobs, other storage and the control plane are not in it.",
             class_="quiet",
         ),
         _exports(report.exports),

@@ -1,6 +1,6 @@
 """One message for a decision that a person must know."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -15,8 +15,8 @@ logger = Logger(service="everstep", child=True)
 
 
 class Notifier:
-    def __init__(self, client: Any, env: ControlEnv) -> None:
-        self._client, self._env = client, env
+    def __init__(self, client: Any, env: ControlEnv, clock: Callable[[], float]) -> None:
+        self._client, self._env, self._clock = client, env, clock
 
     def send(
         self,
@@ -42,6 +42,7 @@ class Notifier:
             failure=failure,
             runbook_url=self._env.runbook_url,
             prices_usd=self._env.prices_usd,
+            now=self._clock(),
         )
         words = {"kind": kind, "team": run.team.name, "run_id": run.run_id, "id": said.id}
         self._publish(said.subject, said.body, words)

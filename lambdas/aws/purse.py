@@ -5,11 +5,11 @@ from typing import Any
 from everstep.contracts.failures import Action, Failure, FailureClass, StopReason
 from everstep.contracts.records import Launch, Run
 from everstep.contracts.run_spec import Target
-from everstep.policy.cost import Spend, over, seconds_left, spend_now, spend_of, warning
+from everstep.policy.cost import Spend, over, seconds_left, spend_now, warning
 from everstep.policy.figures import of_run
 from everstep.policy.goodput import so_far
 from everstep.policy.job_request import runtime_seconds
-from everstep.policy.own_file_system import own_spend
+from everstep.policy.own_file_system import own_spend, spend_of_run
 from everstep.policy.rule import DEFAULTS
 from everstep.policy.watchdog import Verdict
 from lambdas.aws.services import Services
@@ -20,7 +20,7 @@ def allowance(
 ) -> dict[str, Any] | Failure:
     """The next launch's fields about money and time; a failure where nothing is left."""
     prices, now = services.env.prices_usd, services.clock()
-    spend = spend_of(launches, prices).plus(own_spend(run, prices, now))
+    spend = spend_of_run(run, launches, prices, now)
     left = seconds_left(run.spec.budget, spend, target, prices, now)
     if left is not None and left < 1:
         reached = over(run.spec.budget, spend, now, run.created_epoch)
@@ -60,8 +60,7 @@ def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None
 
 
 def emit_whole(
-    run: Run, jobs: Spend, goodput: float | None, ended: float, services: Services
+    run: Run, spend: Spend, goodput: float | None, ended: float, services: Services
 ) -> None:
-    """Of a run that is over: what its jobs spent, and its own file system."""
-    spend = jobs.plus(own_spend(run, services.env.prices_usd, 0.0, ended))
+    """Of a run that is over."""
     services.figures.of_run(run, of_run(run, spend, goodput, ended))

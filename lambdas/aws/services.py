@@ -116,7 +116,7 @@ class Services:
 
     @cached_property
     def notifier(self) -> Notifier:
-        return Notifier(self.client("sns"), self.env)
+        return Notifier(self.client("sns"), self.env, self.clock)
 
     def ready(self) -> None:
         """Make all that a pass of the watchdog may need, before it is shared among threads."""

@@ -6,8 +6,8 @@ from everstep.contracts.failures import Decision, DecisionKind, Rung
 from everstep.contracts.metrics import ATTEMPTS
 from everstep.contracts.payloads import State, Step
 from everstep.contracts.records import Launch, Run
-from everstep.policy.cost import spend_of
 from everstep.policy.ladder import has_pool
+from everstep.policy.own_file_system import spend_of_run
 from everstep.policy.retry import History, decide
 from everstep.policy.turns import turns
 from lambdas.aws.room import seconds_left
@@ -46,7 +46,7 @@ def _decide(run: Run, launches: list[Launch], services: Services) -> Decision:
     history = History(
         launches=[x for x in launches if x.launch > run.attempts_reset_at_launch],
         waited_seconds=run.waited_seconds,
-        spend=spend_of(launches, services.env.prices_usd),
+        spend=spend_of_run(run, launches, services.env.prices_usd, services.clock()),
         now=services.clock(),
         created_epoch=run.created_epoch,
     )

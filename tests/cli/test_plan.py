@@ -210,6 +210,19 @@ def test_the_hint_of_what_cannot_fit_would_help(tmp_path: Path) -> None:
     assert "hint: FULL_SHARD, or parallelism.tensor" in str(raised.value)
 
 
+def test_a_file_system_of_its_own_is_in_the_price(tmp_path: Path, big: dict[str, Any]) -> None:
+    """GiB × hours × USD a GiB and month ÷ 730, here with the table's price: config has none."""
+    data = {"prefix": "datasets/c4", "mode": "fsx", "scratch_gib": 2400}
+    found = figures_of(tmp_path, {"data": data})
+    hours = found["duration_seconds"]["value"] / 3600
+    own = found["file_system_usd"]["value"]
+    assert own == pytest.approx(2400 * hours * 0.14 / 730)
+    assert "not confirmed" in found["file_system_usd"]["source"]
+    cost, without = (of["cost_usd"]["value"]["expected"] for of in (found, big["figures"]))
+    assert cost == pytest.approx(without + own)
+    assert "file_system_usd" not in big["figures"]
+
+
 def test_no_rate_is_told_where_the_peak_is_another_types(tmp_path: Path) -> None:
     """An H100's plain fp32 is a fifteenth of its bf16, TF32 is off: MFU 0.4 would be a fable."""
     train = json.loads(BIG.read_text())["train"]

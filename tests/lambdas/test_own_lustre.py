@@ -1,5 +1,6 @@
 """A run's own scratch file system: made before hosts are paid for, deleted by who ends the run."""
 
+import json
 from typing import Any
 
 import pytest
@@ -323,3 +324,20 @@ def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(world: 
     world.fsx.delete_file_system = honest  # type: ignore[method-assign]
     world.watch()
     assert len(world.fsx.deleted) == 1
+
+
+def test_what_it_cost_is_in_every_message_and_a_budget_needs_its_price(world: World) -> None:
+    Fsx(world)
+    world.env = world.env.model_copy(update={"prices_usd": {"ml.m5.large": 0.0}})
+    refused = life(world, budget={"max_usd": 1.0})
+    assert refused.go() is State.REFUSE_SPEC
+    assert f"no price is configured for {PRICE}" in refused.payload["message"]
+    world.env = world.env.model_copy(update={"prices_usd": {"ml.m5.large": 0.0, PRICE: 0.14}})
+    run = life(world)
+    launched(run)
+    world.now += 730 * 3600
+    world.put_checkpoint(100, final=True)
+    end(world, 1, "Completed")
+    assert run.wake() is State.DONE
+    said = json.loads(world.messages()[-1].splitlines()[-1])
+    assert said["usd"] == pytest.approx(2400 * 0.14, rel=0.01)
