@@ -14,6 +14,7 @@ from everstep.contracts.problems import Problem
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy.forecast import host_problems
 from everstep.policy.memory import memory_problems
+from everstep.policy.own_file_system import PRICE
 
 
 def verdict(raw: Any) -> tuple[RunSpec | None, list[Problem]]:
@@ -29,7 +30,10 @@ def budget_problems(
 ) -> Iterator[Problem]:
     """A limit that could never be reached, or has been already, is refused, not ignored."""
     if spec.budget.max_usd is not None:
-        missing = sorted({target.instance_type for target in spec.compute} - prices_usd.keys())
+        paid = {target.instance_type for target in spec.compute}
+        if spec.data.scratch_gib is not None:
+            paid.add(PRICE)
+        missing = sorted(paid - prices_usd.keys())
         if missing:
             yield Problem(
                 path="budget.max_usd",

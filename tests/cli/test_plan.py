@@ -214,7 +214,7 @@ def test_a_file_system_of_its_own_is_in_the_price(tmp_path: Path, big: dict[str,
     """GiB × hours × USD a GiB and month ÷ 730, here with the table's price: config has none."""
     data = {"prefix": "datasets/c4", "mode": "fsx", "scratch_gib": 2400}
     found = figures_of(tmp_path, {"data": data})
-    hours = found["duration_seconds"]["value"] / 3600
+    hours = found["gpu_hours"]["value"] / (16 * 8)
     own = found["file_system_usd"]["value"]
     assert own == pytest.approx(2400 * hours * 0.14 / 730)
     assert "not confirmed" in found["file_system_usd"]["source"]
