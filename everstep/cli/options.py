@@ -26,7 +26,7 @@ def checked(name: str) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """An option's callback: a range alone lets nan through, and what has no end infinity."""
+    """An option's callback: a range without an end lets infinity through."""
     if value is not None and not isfinite(value):
         fail(f"{value} is no number to calculate with", "give a finite one")
     return value

@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import stack_cost
 from everstep.cli.errors import SPEC_PAGE, fail
-from everstep.cli.options import Env, Json, cloud_of, finite
+from everstep.cli.options import Env, Json, cloud_of,
 from everstep.cli.output import emit
 from everstep.cli.plan_figures import Asked, Figures, figures
 from everstep.cli.plan_limits import limits
@@ -35,7 +35,7 @@ def plan(
     mfu: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=1, callback=finite, help=f"Model FLOPs utilisation; {MFU:g} if absent."
+            min=0.01, max=1, help=f"Model FLOPs utilisation; {MFU:g} if absent."
         ),
     ] = None,
     tokens_per_s: Annotated[
@@ -43,7 +43,6 @@ def plan(
         typer.Option(
             min=1e-3,
             max=1e15,
-            callback=finite,
             help="Measured rate of all GPUs, instead of --mfu.",
         ),
     ] = None,

@@ -23,9 +23,7 @@ def simulate(
     gpus: Annotated[
         int | None, typer.Option(help="GPUs of the job; the spec's own, else 1,024.")
     ] = None,
-    days: Annotated[
-        float, typer.Option(min=0.1, max=1000, callback=finite, help="Days to simulate.")
-    ] = 54,
+    days: Annotated[float, typer.Option(min=0.1, max=1000, help="Days to simulate.")] = 54,
     rates: Annotated[
         str,
         typer.Option(help="llama3, rsc1, rsc2, opt, usual; or failures per 1,000 node-days."),

@@ -101,7 +101,6 @@ def test_an_input_is_replaced() -> None:
         (("--rates", "meta"), "unknown rates 'meta'"),
         (("--rates", "-3"), "unknown rates '-3'"),
         (("--rates", "nan"), "unknown rates 'nan'"),
-        (("--days", "nan"), "nan is no number"),
         (("--checkpoint-minutes", "inf"), "inf is no number"),
         (("--rates", "999999", "--days", "1000", "--gpus", "16384"), "failures a run"),
         (("--spares", "cold"), "unknown spares 'cold'"),
