@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from everstep.cli import stack_cost
 from everstep.cli.errors import SPEC_PAGE, fail
-from everstep.cli.options import Env, Json, cloud_of,
+from everstep.cli.options import Env, Json, cloud_of
 from everstep.cli.output import emit
 from everstep.cli.plan_figures import Asked, Figures, figures
 from everstep.cli.plan_limits import limits
@@ -34,9 +34,7 @@ def plan(
     ] = False,
     mfu: Annotated[
         float | None,
-        typer.Option(
-            min=0.01, max=1, help=f"Model FLOPs utilisation; {MFU:g} if absent."
-        ),
+        typer.Option(min=0.01, max=1, help=f"Model FLOPs utilisation; {MFU:g} if absent."),
     ] = None,
     tokens_per_s: Annotated[
         float | None,
