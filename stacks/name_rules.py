@@ -8,7 +8,7 @@ from typing import Any
 from everstep.contracts.instances import INSTANCE_TYPES
 from everstep.contracts.limits import TAG
 from everstep.contracts.problems import Problem
-from everstep.policy.own_file_system import PRICE
+from everstep.contracts.storage_rules import SCRATCH_PRICE
 from stacks.regions import partition_of
 
 RESERVED_TAGS = ("aws:", "everstep:")
@@ -77,7 +77,7 @@ def principal_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
 
 def price_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """A price under a name that nobody looks up would make a budget's limit unknown."""
-    known = [*INSTANCE_TYPES, PRICE]
+    known = [*INSTANCE_TYPES, SCRATCH_PRICE]
     for name in sections.get("prices_usd") or {}:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -85,7 +85,9 @@ def price_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
                 path=f"prices_usd.{name}",
                 value=name,
                 message="is no instance type that Everstep knows",
-                hint=f"did you mean {near[0]!r}?" if near else f"for example {known[0]}, {PRICE}",
+                hint=f"did you mean {near[0]!r}?"
+                if near
+                else f"for example {known[0]}, {SCRATCH_PRICE}",
             )
 
 

@@ -5,6 +5,11 @@ from typing import Any
 
 from everstep.contracts.problems import Problem
 
+SCRATCH = "SCRATCH_2"
+"""Deployment type of a run's own file system."""
+SCRATCH_PRICE = f"fsx:{SCRATCH}"
+"""Its key in ``prices_usd``: USD per GiB and month."""
+
 
 def scratch_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
     data, checkpoint = sections.get("data"), sections.get("checkpoint")

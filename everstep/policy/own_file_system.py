@@ -8,12 +8,11 @@ from typing import Any
 
 from everstep.contracts.events import TAG_TABLE
 from everstep.contracts.records import Launch, OwnLustre, Run
+from everstep.contracts.storage_rules import SCRATCH, SCRATCH_PRICE
 from everstep.policy.cost import Spend, spend_of
 from everstep.policy.tags import run_tags
 
-DEPLOYMENT = "SCRATCH_2"
-PRICE = f"fsx:{DEPLOYMENT}"
-"""Key in ``prices_usd``: USD per GiB and month."""
+PRICE = SCRATCH_PRICE
 MONTH_HOURS = 730
 MOST_TRIES = 3
 """FSx says FAILED of one that it could not make, for want of capacity too, and people then try
@@ -62,7 +61,7 @@ def create_request(run: Run, own: OwnLustre, subnet: str, table: str) -> dict[st
         "StorageCapacity": run.spec.data.scratch_gib,
         "SubnetIds": [subnet],
         "SecurityGroupIds": [run.team.lustre_group],
-        "LustreConfiguration": {"DeploymentType": DEPLOYMENT, "DataCompressionType": "LZ4"},
+        "LustreConfiguration": {"DeploymentType": SCRATCH, "DataCompressionType": "LZ4"},
         "Tags": run_tags(run, run.execution_arn, name),
     }
 
