@@ -54,14 +54,31 @@ def billed_seconds(launch: Launch, now: float | None = None) -> float:
     return max(0.0, now - launch.started_epoch)
 
 
+def held_seconds(launch: Launch, now: float | None = None) -> float:
+    """How long the hosts were there. BillableTimeInSeconds of a spot job is TrainingTimeInSeconds
+    less the saving (botocore's model of DescribeTrainingJob): money, not time."""
+    billed, outcome = billed_seconds(launch, now), launch.outcome
+    if outcome is None or outcome.started_epoch is None or outcome.ended_epoch is None:
+        return billed
+    return max(billed, outcome.ended_epoch - outcome.started_epoch)
+
+
+def spend_on(launch: Launch, prices_usd: Mapping[str, float], now: float | None = None) -> Spend:
+    """Of one job: the hours that its hosts were there, the money that they were billed for."""
+    return Spend(
+        gpu_hours=cost_of(launch, held_seconds(launch, now), prices_usd).gpu_hours,
+        usd=cost_of(launch, billed_seconds(launch, now), prices_usd).usd,
+    )
+
+
 def spend_of(
     launches: Iterable[Launch], prices_usd: Mapping[str, float], now: float | None = None
 ) -> Spend:
     """Sum over jobs that have ended; with ``now``, and over those that run."""
     total = Spend(usd=0.0)
     for launch in launches:
-        if seconds := billed_seconds(launch, now):
-            total = total.plus(cost_of(launch, seconds, prices_usd))
+        if held_seconds(launch, now):
+            total = total.plus(spend_on(launch, prices_usd, now))
     return total
 
 

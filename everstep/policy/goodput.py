@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.records import Launch
-from everstep.policy.cost import Spend, billed_seconds, cost_of
+from everstep.policy.cost import Spend, cost_of, held_seconds
 
 
 class StepTime(NamedTuple):
@@ -49,21 +49,12 @@ def goodput(
             last[one.step] = one.seconds
     useful = sum(last.values())
     done = sum(len({s.step for s in one}) for one in steps.values())
-    paid = sum(_held_seconds(x, now) for x in launches)
+    paid = sum(held_seconds(x, now) for x in launches)
     return Goodput(
         useful_seconds=useful,
         paid_seconds=paid,
         steps_lost=done - len(last),
     )
-
-
-def _held_seconds(launch: Launch, now: float) -> float:
-    """BillableTimeInSeconds of a spot job is TrainingTimeInSeconds less the saving (botocore's
-    model of DescribeTrainingJob): the hosts were there from start to end."""
-    billed, outcome = billed_seconds(launch, now), launch.outcome
-    if outcome is None or outcome.started_epoch is None or outcome.ended_epoch is None:
-        return billed
-    return max(billed, outcome.ended_epoch - outcome.started_epoch)
 
 
 def so_far(launch: Launch, first_step: int, spend: Spend) -> float | None:

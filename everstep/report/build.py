@@ -7,7 +7,7 @@ from typing import Any
 from everstep import __version__
 from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run, RunStatus
-from everstep.policy.cost import billed_seconds, cost_of, hours
+from everstep.policy.cost import billed_seconds, hours, spend_on
 from everstep.policy.goodput import goodput
 from everstep.policy.job_request import checkpoint_uri
 from everstep.policy.notice import advice, links
@@ -161,7 +161,6 @@ def _attempt(
     now: float,
 ) -> Attempt:
     x, former = rows[index], rows[index - 1] if index else None
-    billable = round(billed_seconds(x, now))
     last = max((line.step for line in lines.get(x.launch, ())), default=x.last_step)
     target = run.spec.target(x.target)
     return Attempt(
@@ -174,8 +173,8 @@ def _attempt(
         planned_epoch=x.planned_epoch,
         ended_epoch=x.outcome.ended_epoch if x.outcome else None,
         outcome=x.outcome.status if x.outcome else None,
-        billable_seconds=billable,
-        spend=cost_of(x, billable, prices),
+        billable_seconds=round(billed_seconds(x, now)),
+        spend=spend_on(x, prices, now),
         failure=x.failure,
         decision=x.decision.kind if x.decision else None,
         reason=x.decision.reason if x.decision else None,

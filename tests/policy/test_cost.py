@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.contracts.failures import FailureClass
+from everstep.contracts.records import Outcome
 from everstep.contracts.run_spec import Budget, Group, RunSpec, Target
-from everstep.policy.cost import Spend, hours, over, seconds_left, spend_now, warning
+from everstep.policy.cost import (
+    Spend,
+    hours,
+    over,
+    seconds_left,
+    spend_now,
+    spend_of,
+    warning,
+)
 from everstep.policy.job_request import runtime_seconds
 from everstep.policy.retry import History, decide
 from tests.policy.test_retry import K, a_spec, failure_of, launch_of
@@ -70,6 +79,20 @@ def test_every_group_costs_and_shortens_what_a_budget_leaves() -> None:
     target = Target(instance_type="ml.p5.48xlarge", groups=[group])
     left = seconds_left(budget(max_usd=204), Spend(usd=0.0), target, PRICES, T)
     assert left == pytest.approx(2 * 3600)
+
+
+def test_a_spot_jobs_saving_is_money_not_hours() -> None:
+    ended = Outcome(
+        status="Failed",
+        secondary_status="Interrupted",
+        started_epoch=T,
+        ended_epoch=T + 3600,
+        billable_seconds=900,
+    )
+    job = launch_of(1, None).model_copy(
+        update={"instance_type": "ml.p5.48xlarge", "outcome": ended}
+    )
+    assert spend_of([job], PRICES) == Spend(gpu_hours=8, usd=25)
 
 
 def test_trainium_counts_by_chips_not_by_ranks() -> None:
