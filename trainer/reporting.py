@@ -49,7 +49,9 @@ def reporting(
             sinks.append(MLflow(config.report.mlflow, env, config, report))
     cuda = torch.cuda.is_available()
     peak = peak_flops(torch.cuda.get_device_name()) if cuda else None
-    per_token = flops_per_token(config.shape, config.train.sequence_length)
+    per_token = flops_per_token(
+        config.shape, config.train.sequence_length, frozen=config.model.lora is not None
+    )
     best = None if peak is None else peak * worker.world_size / per_token
     return [Progress(report, best, sinks), *profilers(config.report, env, worker)]
 

@@ -79,7 +79,8 @@ def _pace(best: Pace | None, asked: Asked) -> Figures:
         rate_source = (
             f"MFU {mfu:g} × {best.peak_flops or 0:.3g} FLOP/s (dense bf16, all GPUs: "
             f"everstep/contracts/flops.py) ÷ {best.flops_per_token:.3g} FLOP a token (PaLM, "
-            "appendix B); MFU " + ("by --mfu" if asked.mfu else forecast.MFU_SOURCE)
+            "appendix B; 4 a frozen weight); MFU "
+            + ("by --mfu" if asked.mfu else forecast.MFU_SOURCE)
         )
     return {
         "tokens": Figure(

@@ -2,6 +2,8 @@
 
 Counted as in the PaLM paper, appendix B: 6 FLOPs a parameter and token, and 12 × layers × dim ×
 sequence length for attention, causal masking not subtracted. Recomputed activations do not count.
+Frozen weights (LoRA) have no gradients of their own: 4 FLOPs a parameter and token; adapters are
+left out.
 """
 
 from everstep.contracts.models import ModelConfig
@@ -20,11 +22,11 @@ PEAK_TFLOPS = {
 A100 to B300; half of the figure where only the one with sparsity is printed), read 2026-11."""
 
 
-def flops_per_token(model: ModelConfig, sequence_length: int) -> float:
+def flops_per_token(model: ModelConfig, sequence_length: int, *, frozen: bool = False) -> float:
     """FLOPs of forward and backward for one token of a window of ``sequence_length``."""
     lookup = 0 if model.tied_embeddings else model.vocab_size * model.dim
     attention = 12 * model.layers * model.dim * sequence_length
-    return 6.0 * (model.parameters() - lookup) + attention
+    return (4.0 if frozen else 6.0) * (model.parameters() - lookup) + attention
 
 
 def peak_flops(device_name: str) -> float | None:

@@ -60,7 +60,7 @@ def pace(
     known peak, CPUs, fp32 (the peaks are bf16's), and programs that are not the reference trainer.
     """
     shape, recipe = resolve_model(spec.model), spec.train
-    each = flops_per_token(shape, recipe.sequence_length)
+    each = flops_per_token(shape, recipe.sequence_length, frozen=spec.model.lora is not None)
     kind = INSTANCE_TYPES[target.instance_type]
     peak = peak_flops(kind.accelerator) if kind.gpus else None
     whole = None if peak is None else peak * kind.gpus * target.nodes

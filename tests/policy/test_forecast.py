@@ -44,6 +44,20 @@ def test_pace_is_peak_times_mfu_by_flops() -> None:
     assert found.train_seconds == pytest.approx(1000 * found.step_seconds)
 
 
+def test_frozen_weights_have_no_gradients_to_reckon() -> None:
+    model = {
+        "preset": "llama2-70b",
+        "weights": "weights/llama2-70b",
+        "lora": {"rank": 8, "alpha": 16},
+    }
+    whole, adapters = spec_of(), spec_of(model=model)
+    found = [pace(x, x.compute[0], 0.5) for x in (whole, adapters)]
+    assert found[0] is not None
+    assert found[1] is not None
+    saved = 2 * (68_976_648_192 - 32000 * 8192)
+    assert found[0].flops_per_token - found[1].flops_per_token == pytest.approx(saved)
+
+
 def test_a_rate_that_is_given_needs_no_peak() -> None:
     own = spec_of(
         compute=[{"instance_type": "ml.m5.large"}], trainer={"command": ["python", "mine.py"]}

@@ -105,6 +105,9 @@ def test_flops_of_published_models() -> None:
     """Llama 2 7B, 4,096 tokens: 6 × 6.6e9 matrix parameters + 12 · 32 · 4096 · 4096."""
     model = PRESETS["llama2-7b"]
     assert flops_per_token(model, 4096) == pytest.approx(6 * 6.607e9 + 6.44e9, rel=1e-3)
+    assert flops_per_token(model, 4096, frozen=True) == pytest.approx(
+        4 * 6.607e9 + 6.44e9, rel=1e-3
+    )
     assert peak_flops("NVIDIA H100 80GB HBM3") == 989e12
     assert peak_flops("NVIDIA A100-SXM4-40GB") == 312e12
     assert peak_flops("Tesla T4") is None
