@@ -8,9 +8,9 @@ look at: jobs that may still run (``active`` = ``launch``, exports too) and runs
 import json
 import re
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from everstep.contracts.failures import Decision, Failure, Rung, StopReason
 from everstep.contracts.payloads import Team
@@ -176,6 +176,14 @@ class Run(BaseModel):
     failure: Failure | None = None
     """Why the run ends without a launch to blame: a quota that cannot fit, a wait that ran out."""
     note: str | None = None
+
+    @model_validator(mode="after")
+    def _size_of_a_row_without(self) -> Self:
+        """A row that an older handler wrote: the size was the spec's."""
+        own = self.own_lustre
+        if own is not None and own.file_system_id is not None and own.gib is None:
+            self.own_lustre = own.model_copy(update={"gib": self.spec.data.scratch_gib})
+        return self
 
     @property
     def ended(self) -> bool:

@@ -80,7 +80,9 @@ def link_request(run: Run, own: OwnLustre) -> dict[str, Any]:
 
 
 def _token(run: Run, own: OwnLustre, word: str) -> str:
-    return f"{run.run_id}-{word}-{int(own.since_epoch)}-{own.number}"
+    """The first try's is that of releases that had no other: a redeploy makes no second one."""
+    again = f"-{own.number}" if own.number > 1 else ""
+    return f"{run.run_id}-{word}-{int(own.since_epoch)}{again}"
 
 
 def is_orphan(file_system_id: str, run: Run | None, running: bool) -> bool:
@@ -91,6 +93,22 @@ def is_orphan(file_system_id: str, run: Run | None, running: bool) -> bool:
         return True
     own = run.own_lustre
     return own is None or not own.here or own.file_system_id not in (None, file_system_id)
+
+
+def let_go_epoch(file_system_id: str, run: Run) -> float | None:
+    """Since when no job of the run is planned on it; None where one still may be."""
+    own = run.own_lustre
+    if own is None:
+        return None
+    if not own.here:
+        return own.deleted_epoch
+    return None if own.file_system_id == file_system_id else own.since_epoch
+
+
+def may_mount(job: Launch, file_system_id: str, run: Run) -> bool:
+    """Planned before the run let it go, or by an execution that knew the row as it was."""
+    gone = let_go_epoch(file_system_id, run)
+    return gone is None or job.planned_epoch <= gone or job.execution_arn != run.execution_arn
 
 
 def gib_hours(own: OwnLustre, until: float) -> float:

@@ -77,23 +77,23 @@ class FileSystems:
         (found,) = answer["Associations"]
         return found["Lifecycle"], found.get("FailureDetails", {}).get("Message", "")
 
-    def delete(self, system: str) -> bool:
-        """False where it cannot be now: FSx refuses while a data repository task is at work on it.
-        Gone already is fine. FSx answers at once, and is done some minutes later."""
+    def delete(self, system: str) -> str | None:
+        """FSx's words where it cannot be now: it refuses while a data repository task is at work on
+        it. Gone already is fine. FSx answers at once, and is done some minutes later."""
         try:
             self._client.delete_file_system(FileSystemId=system)
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "BadRequest":
-                return False
+                return str(error.response["Error"].get("Message") or code)
             if code not in _GONE:
                 raise
-        return True
+        return None
 
-    def ours(self, table: str) -> Iterator[tuple[str, str]]:
-        """(id, run id) of each that carries this table's tag and is not being deleted."""
+    def ours(self, table: str) -> Iterator[tuple[str, str | None]]:
+        """(id, run id by its tag) of each that carries this table's and is not being deleted."""
         for page in self._client.get_paginator("describe_file_systems").paginate():
             for found in page["FileSystems"]:
                 tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
                 if tags.get(TAG_TABLE) == table and found["Lifecycle"] != "DELETING":
-                    yield found["FileSystemId"], tags.get(TAG_RUN, "")
+                    yield found["FileSystemId"], tags.get(TAG_RUN)

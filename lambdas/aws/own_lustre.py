@@ -15,16 +15,24 @@ from everstep.policy.own_file_system import (
     closed,
     create_request,
     is_orphan,
+    let_go_epoch,
     link_request,
+    may_mount,
     one_more_try,
 )
 from everstep.policy.redact import redact
 from lambdas.aws.fsx import HOPELESS
-from lambdas.aws.services import Services
+from lambdas.aws.services import Services, logger
 
 LONGEST_WAIT_SECONDS = 300
 LIMITED = frozenset({"ServiceLimitExceeded"})
 """The account's storage quota, or FSx's capacity: waited for."""
+STAYS_SECONDS = 3600
+"""A data repository task that is in the way of a deletion is mostly over by then."""
+
+
+class FileSystemStays(Exception):
+    """It is paid for, and nobody will delete it unless a person looks."""
 
 
 def prepare_own(step: Step, run: Run, services: Services) -> dict[str, Any] | None:
@@ -92,27 +100,58 @@ def delete_own(run: Run, services: Services) -> None:
     own = run.own_lustre
     if own is None or not own.here:
         return
-    if own.file_system_id is None or services.file_systems.delete(own.file_system_id):
+    if own.file_system_id is None or _refusal(own.file_system_id, services) is None:
         services.store.update(run, own_lustre=closed(own, services.clock()))
 
 
+def _refusal(system: str, services: Services) -> str | None:
+    """Why FSx does not delete it now; None where it does."""
+    said = services.file_systems.delete(system)
+    if said is not None:
+        logger.warning({"file system": system, "not deleted": said})
+    return said
+
+
 def delete_orphans(services: Services) -> None:
-    """Those of this environment, by their tags, whose run needs them no more. Not under a job: one
-    that is being stopped saves first, and Lustre is to be unmounted before it is deleted."""
+    """Those of this environment, by their tags, whose run needs them no more. What is wrong with
+    one is raised when the others have been looked at."""
+    failed = []
     for system, run_id in services.file_systems.ours(services.env.table):
-        run = services.store.find_run(run_id)
-        if not is_orphan(system, run, running=run is not None and _runs(run, services)):
-            continue
-        own = run.own_lustre if run else None
-        if run is not None and own is not None and own.file_system_id == system and own.here:
-            if run_id in {busy for busy, _ in services.store.active("launch")}:
-                continue
+        try:
+            _look(system, run_id, services)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("file systems of runs", failed)
+
+
+def _look(system: str, run_id: str | None, services: Services) -> None:
+    """Not under a job: one that is being stopped saves first, and Lustre is to be unmounted before
+    it is deleted."""
+    if not run_id:  # made with it, so a person took it off
+        raise FileSystemStays(f"{system} has this table's tag, and no run's: delete it by hand")
+    run = services.store.find_run(run_id)
+    if not is_orphan(system, run, running=run is not None and _runs(run, services)):
+        return
+    if run is not None:
+        if _may_be_mounted(system, run, services):
+            return
+        own, now = run.own_lustre, services.clock()
+        if own is not None and own.file_system_id == system and own.here:
             # First said, then done: a redrive in between makes another one, never mounts this.
-            if not services.store.update(
-                run, equal={"own_lustre": own}, own_lustre=closed(own, services.clock())
-            ):
-                continue
-        services.file_systems.delete(system)
+            still = {"own_lustre": system}
+            if not services.store.update(run, naming=still, own_lustre=closed(own, now)):
+                return
+    said = _refusal(system, services)
+    since = let_go_epoch(system, run) if run else 0.0
+    if said is not None and since is not None and services.clock() - since > STAYS_SECONDS:
+        raise FileSystemStays(f"{system} of {run_id} is paid for still: {said}")
+
+
+def _may_be_mounted(system: str, run: Run, services: Services) -> bool:
+    items = [item for run_id, item in services.store.active("launch") if run_id == run.run_id]
+    jobs = (services.store.job(run.run_id, item) for item in items)
+    return any(may_mount(job, system, run) for job in jobs)
 
 
 def _runs(run: Run, services: Services) -> bool:

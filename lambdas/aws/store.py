@@ -1,5 +1,6 @@
 """The runs table. Every write that may race carries a condition and answers whether it won."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -157,19 +158,21 @@ class Store:
         remove: Iterable[str] = (),
         absent: Iterable[str] = (),
         equal: dict[str, Any] | None = None,
+        naming: dict[str, str] | None = None,
         active: bool | None = None,
         **changes: Any,
     ) -> bool:
         """Set fields (None removes), if the row still fits: ``absent`` fields are unset, ``equal``
-        ones have these values. ``active`` puts the row into the watchdog's index, or out of it."""
-        request = self._change(record, remove, absent, equal or {}, active, changes)
+        ones have these values, ``naming`` ones have this text among theirs, whichever release wrote
+        the rest. ``active`` puts the row into the watchdog's index, or out of it."""
+        request = self._change(record, remove, absent, equal or {}, active, changes, naming or {})
         won, _ = self._try(self._client.update_item, **request)
         return won
 
     def once(self, launch: Launch, field: str, value: Any, **more: Any) -> Launch:
         """Set a field that has no value yet, and others with it. The row as it is now, whoever
         was first: one call where ``update`` and a look would be two."""
-        request = self._change(launch, (), (field,), {}, None, {field: value, **more})
+        request = self._change(launch, (), (field,), {}, None, {field: value, **more}, {})
         _, row = self._try(
             self._client.update_item,
             ReturnValues="ALL_NEW",
@@ -188,6 +191,7 @@ class Store:
         equal: dict[str, Any],
         active: bool | None,
         changes: dict[str, Any],
+        naming: dict[str, str],
     ) -> dict[str, Any]:
         """UpdateItem's request."""
         kind = type(record)
@@ -213,6 +217,9 @@ class Store:
         conditions += [f"attribute_not_exists({name(f)})" for f in absent]
         expected = encode(record.model_copy(update=equal), set(equal))
         conditions += [f"{name(f)} = {value('c', f, text)}" for f, text in expected.items()]
+        conditions += [
+            f"contains({name(f)}, {value('n', f, json.dumps(text))})" for f, text in naming.items()
+        ]
         expression = ("SET " + ", ".join(sets) if sets else "") + (
             " REMOVE " + ", ".join(name(f) for f in sorted(gone)) if gone else ""
         )

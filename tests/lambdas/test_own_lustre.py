@@ -8,6 +8,7 @@ import pytest
 from everstep.contracts.payloads import State
 from everstep.contracts.records import OwnLustre, RunStatus
 from everstep.policy.own_file_system import MAKING_HOURS, MOST_TRIES, PRICE, own_spend
+from lambdas.watchdog.handler import WatchdogErrors
 from tests.lambdas.crashes import ends_the_same_wherever_it_dies
 from tests.lambdas.test_lives import Life, end, execution_event, launched
 from tests.lambdas.world import TEAM, World, a_world, refuse
@@ -132,27 +133,29 @@ def test_a_stopped_executions_is_found_by_its_tags_and_deleted(world: World) -> 
     assert len(world.fsx.deleted) == 1
 
 
+def put(world: World, number: int, table: str, of: str | None) -> None:
+    """A file system that no row names."""
+    tags = {"everstep:table": table, "everstep:run": of}
+    world.fsx.systems[f"other-{number}"] = {
+        "FileSystemId": f"fs-other-{number}",
+        "Lifecycle": "AVAILABLE",
+        "Tags": [{"Key": k, "Value": v} for k, v in tags.items() if v is not None],
+    }
+
+
 def test_only_what_is_ours_and_no_longer_needed_is_deleted(world: World) -> None:
     Fsx(world)
     run = life(world)
     launched(run)
 
-    def put(number: int, table: str, of: str) -> None:
-        tags = {"everstep:table": table, "everstep:run": of}
-        world.fsx.systems[f"other-{number}"] = {
-            "FileSystemId": f"fs-other-{number}",
-            "Lifecycle": "AVAILABLE",
-            "Tags": [{"Key": k, "Value": v} for k, v in tags.items()],
-        }
-
-    put(1, "another-table", "gone")
-    put(2, "runs", "gone")
-    put(3, "runs", "my-run")
+    put(world, 1, "another-table", "gone")
+    put(world, 2, "runs", "gone")
+    put(world, 3, "runs", "my-run")
     world.fsx.systems["untagged"] = {"FileSystemId": "fs-untagged", "Lifecycle": "AVAILABLE"}
     world.watch()
     assert world.fsx.deleted == ["fs-other-2", "fs-other-3"]
     world.env = world.env.model_copy(update={"run_file_systems": False})
-    put(4, "runs", "gone")
+    put(world, 4, "runs", "gone")
     world.watch()
     assert "fs-other-4" not in world.fsx.deleted
 
@@ -273,14 +276,17 @@ def test_another_execution_of_another_spec_makes_its_own(world: World) -> None:
     first = life(world)
     launched(first)
     first.stop()
-    end(world, 1, "Stopped")
     (old,) = world.fsx.systems.values()
     data = {**SCRATCH["data"], "scratch_gib": 4800}
     second = Life(world, "my-run-c02", **{**SCRATCH, "data": data})
     second.team = MAKER
     assert second.go() is State.LAUNCH_ATTEMPT
     world.watch()
-    assert world.fsx.deleted == [old["FileSystemId"]]
+    assert world.fsx.deleted == [], "the first job saves on it"
+    end(world, 1, "Stopped")
+    assert second.go() is State.LAUNCH_ATTEMPT
+    world.watch()
+    assert world.fsx.deleted == [old["FileSystemId"]], "under the second job: it never mounted it"
     assert [x["StorageCapacity"] for x in world.fsx._here()] == [4800]
     own = world.run().own_lustre
     assert own is not None
@@ -321,9 +327,42 @@ def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(world: 
     assert own is not None
     assert own.here, "it is paid for"
     world.watch()
+    world.now += 3500
+    world.watch()
+    world.now += 200
+    with pytest.raises(WatchdogErrors, match="my-run is paid for still: a data repository task"):
+        world.watch()
     world.fsx.delete_file_system = honest  # type: ignore[method-assign]
     world.watch()
     assert len(world.fsx.deleted) == 1
+
+
+def test_one_that_is_wrong_hides_no_other(world: World) -> None:
+    """One without its run's tag is a person's doing, and not deleted; nor may one be by us."""
+    honest = world.fsx.delete_file_system
+    life(world)
+    put(world, 1, "runs", None)
+    put(world, 2, "runs", "ours-no-more")
+    put(world, 3, "runs", "gone")
+
+    def denied(FileSystemId: str) -> None:
+        if FileSystemId == "fs-other-2":
+            raise refuse("AccessDeniedException")
+        honest(FileSystemId)
+
+    world.fsx.delete_file_system = denied  # type: ignore[method-assign]
+    with pytest.raises(WatchdogErrors, match=r"fs-other-1 has .*AccessDeniedException"):
+        world.watch()
+    assert world.fsx.deleted == ["fs-other-3"]
+
+
+def test_the_first_try_is_asked_for_by_the_name_that_it_always_had(world: World) -> None:
+    """A redeploy between FSx's answer and the row asks again: the same, not a second one."""
+    Fsx(world, system="FAILED")
+    life(world).go()
+    began = int(world.run().own_lustre.since_epoch)  # type: ignore[union-attr]
+    wanted = [f"my-run-fs-{began}", *(f"my-run-fs-{began}-{n}" for n in range(2, MOST_TRIES + 1))]
+    assert list(world.fsx.systems) == wanted
 
 
 def test_what_it_cost_is_in_every_message_and_a_budget_needs_its_price(world: World) -> None:

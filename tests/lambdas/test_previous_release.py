@@ -13,6 +13,7 @@ import pytest
 from emulator.asl_jsonata import evaluate
 from everstep.contracts.payloads import HANDLER_STATES, State, Step
 from everstep.contracts.records import Launch, Run, from_item
+from everstep.policy.own_file_system import PRICE, own_spend
 from lambdas.aws import services as module
 from tests.lambdas.step_functions import STATES
 from tests.lambdas.world import KINDS, RUN, World
@@ -79,6 +80,25 @@ def test_rows_of_the_release_before_are_read() -> None:
     assert run.spec.watch.step == 900
     assert (launch.step_times, launch.inspections, launch.rung) == ([], 0, None)
     assert launch.decision is not None
+
+
+def test_a_file_system_of_that_release_is_deleted_and_its_cost_known(world: World) -> None:
+    """Its row has neither a size nor a number of tries."""
+    row = {**ROWS["run"], **ROWS["run_with_a_file_system_of_its_own"]}
+    item = {k: {"S": v} for k, v in row.items()}
+    world.store._client.put_item(TableName="runs", Item=item)
+    tags = {"everstep:table": "runs", "everstep:run": row["run_id"]}
+    world.fsx.systems["older"] = {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "Lifecycle": "AVAILABLE",
+        "Tags": [{"Key": k, "Value": v} for k, v in tags.items()],
+    }
+    world.env = world.env.model_copy(update={"run_file_systems": True})
+    world.machine.executions[json.loads(row["execution_arn"])] = "ABORTED"
+    world.now = 1800000000.0 + 730 * 3600
+    world.watch()
+    assert world.fsx.deleted == ["fs-0123456789abcdef0"]
+    assert own_spend(world.run(), {PRICE: 0.14}, 1e12).usd == pytest.approx(2400 * 0.14)
 
 
 def test_what_a_later_release_adds_is_passed_over() -> None:
