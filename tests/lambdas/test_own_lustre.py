@@ -293,6 +293,23 @@ def test_another_execution_of_another_spec_makes_its_own(world: World) -> None:
     assert own.earlier_gib_hours > 0, "what the first one cost is not forgotten"
 
 
+def test_a_launch_that_was_planned_in_the_dark_is_waited_for(world: World) -> None:
+    """PlanAttempt of an execution that was just stopped writes its row after the next one's."""
+    Fsx(world)
+    first = life(world)
+    launched(first)
+    first.stop()
+    second = Life(world, "my-run-c02", **first.spec)
+    second.team = MAKER
+    assert second.go() is State.LAUNCH_ATTEMPT
+    world.store.update(world.launch(1), planned_epoch=world.now + 60)
+    world.watch()
+    assert world.fsx.deleted == []
+    end(world, 1, "Stopped")
+    world.watch()
+    assert len(world.fsx.deleted) == 1
+
+
 def test_a_run_that_moves_keeps_it(world: World) -> None:
     """Dead in ContinueAsNew, its successor started: the row names the execution that ended."""
     Fsx(world)
@@ -310,9 +327,13 @@ def test_a_run_that_moves_keeps_it(world: World) -> None:
     assert len(world.fsx.deleted) == 1
 
 
-def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(world: World) -> None:
+def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FSx refuses while a data repository task is at work on it."""
     Fsx(world)
+    said = list[dict[str, str]]()
+    monkeypatch.setattr("lambdas.aws.own_lustre.logger.warning", said.append)
     run, honest = life(world), world.fsx.delete_file_system
     launched(run)
 
@@ -326,6 +347,10 @@ def test_one_that_cannot_be_deleted_now_ends_no_run_and_is_deleted_later(world: 
     own = world.run().own_lustre
     assert own is not None
     assert own.here, "it is paid for"
+    assert said == [{
+        "file system": own.file_system_id,
+        "not deleted": "a data repository task is EXECUTING",
+    }]  # fmt: skip
     world.watch()
     world.now += 3500
     world.watch()
