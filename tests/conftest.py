@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("everstep", deadline=None)
 settings.load_profile("everstep")
 
-SHARED = ("cloud", "lab", "own_lab", "prod", "more")
+SHARED = ("cloud", "lab", "own_lab", "quick_start", "prod", "more")
 """Fixtures that many files of a folder share: an emulator, a deployment, a synthesis."""
 
 

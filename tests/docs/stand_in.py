@@ -77,11 +77,16 @@ AROUND = [
 
 def stand_in(line: str) -> str:
     """The line as it is run on the emulator."""
-    for said, here in FOR:
-        line = re.sub(said, here, line)
-    command = line.partition("  #")[0].strip()
+    command = named(line)
     around = next((how for known, how in AROUND if re.fullmatch(known, command)), "{}")
     return around.replace("{}", command)
+
+
+def named(line: str) -> str:
+    """With the emulator's names, not yet with what goes around it."""
+    for said, here in FOR:
+        line = re.sub(said, here, line)
+    return line.partition("  #")[0].strip()
 
 
 def furnish(clone: Path) -> None:

@@ -10,7 +10,7 @@ from docsite.blocks import Command, commands, parts
 from docsite.cli_page import commands as of_the_program
 from docsite.session import run_page
 from tests.docs.pages import ROOT, RUN, pages, reason
-from tests.docs.stand_in import AROUND, FOR, stand_in
+from tests.docs.stand_in import AROUND, FOR, named, stand_in
 from tests.docs.test_run_pages import check_ended, check_shown
 
 SECONDS = 550
@@ -42,12 +42,33 @@ def test_every_command_of_the_page_runs(page: str, live: dict[str, str], clone: 
     check_shown(results)
 
 
+def test_whatever_runs_on_the_quick_starts_emulator_is_one_workers(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Else pytest-xdist starts it twice, beside itself."""
+    groups = {
+        next(item.iter_markers("xdist_group")).args[0]
+        for item in request.session.items
+        if "quick_start" in getattr(item, "fixturenames", ())
+    }
+    assert groups <= {"docs-quick_start"}
+
+
 def test_every_stand_in_is_needed() -> None:
-    lines = [command.text for found in WANTED.values() for command in found]
-    here = [stand_in(line) for line in lines]
-    assert not [said for said, _ in FOR if not any(re.search(said, x) for x in lines)]
-    assert not [
-        known for known, how in AROUND if not any(x.startswith(how.split("{}")[0]) for x in here)
+    assert not needless([command.text for found in WANTED.values() for command in found])
+
+
+def test_a_stand_in_that_no_page_needs_is_found() -> None:
+    every = {known for known, _ in (*FOR, *AROUND)}
+    assert set(needless(["ls"])) == every
+    assert every - set(needless(["efa-check --image  # there"])) == {"efa-check( --image)?"}
+
+
+def needless(lines: list[str]) -> list[str]:
+    """The patterns of ``FOR`` and ``AROUND`` that none of the lines needs."""
+    here = [named(line) for line in lines]
+    return [said for said, _ in FOR if not any(re.search(said, x) for x in lines)] + [
+        known for known, _ in AROUND if not any(re.fullmatch(known, x) for x in here)
     ]
 
 
