@@ -98,16 +98,22 @@ def describe(cloud: Cloud, arn: str) -> Execution | None:
 
 
 def find(cloud: Cloud, run_id: str) -> Execution | None:
-    """The run's first execution, whichever team's: for a run that has no row (yet)."""
-    for machine in cloud.machines().values():
+    """The run's first execution, whichever team's: for a run that has no row (yet). Raises the
+    denial of someone who may ask no machine at all."""
+    denied: list[ClientError] = []
+    machines = cloud.machines()
+    for machine in machines.values():
         try:
             found = describe(cloud, execution_arn(machine, run_id))
         except ClientError as error:
             if error_code(error) not in DENIED:
                 raise
-            continue  # another team's: not for a researcher of this one
+            denied.append(error)  # another team's: not for a researcher of this one
+            continue
         if found:
             return found
+    if denied and len(denied) == len(machines):
+        raise denied[-1]
     return None
 
 

@@ -195,6 +195,23 @@ def test_a_team_that_one_may_not_see_hides_no_other() -> None:
 
 
 @pytest.mark.usefixtures("one_team_of_two")
+def test_who_may_ask_no_machine_is_not_told_that_there_is_no_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(_: OwnTeamOnly, executionArn: str) -> dict[str, Any]:
+        if "research" in executionArn and allowed:
+            raise said("ExecutionDoesNotExist")
+        raise said("AccessDeniedException")
+
+    monkeypatch.setattr(OwnTeamOnly, "describe_execution", answer)
+    allowed = True
+    assert executions.find(Cloud("dev"), "ours") is None, "one's own team has no such run"
+    allowed = False
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        executions.find(Cloud("dev"), "ours")
+
+
+@pytest.mark.usefixtures("one_team_of_two")
 def test_a_team_that_was_named_and_may_not_be_seen_is_an_error() -> None:
     with pytest.raises(ClientError):
         RUN.invoke(app, ["list", "--env", "dev", "--team", "applied"], catch_exceptions=False)
