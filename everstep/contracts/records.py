@@ -205,6 +205,8 @@ class Outcome(BaseModel):
     started_epoch: float | None = None
     ended_epoch: float | None = None
     billable_seconds: int = 0
+    training_seconds: int | None = None
+    """TrainingTimeInSeconds. None: not said, or written down by an older handler."""
 
 
 class ExportPlan(BaseModel):

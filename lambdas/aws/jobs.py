@@ -165,6 +165,7 @@ def job_of(answer: Mapping[str, Any]) -> Job:
             started_epoch=started.timestamp() if started else None,
             ended_epoch=ended.timestamp() if ended else None,
             billable_seconds=answer.get("BillableTimeInSeconds") or 0,
+            training_seconds=answer.get("TrainingTimeInSeconds"),
         ),
     )
 

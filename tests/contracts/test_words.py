@@ -85,6 +85,7 @@ launches = st.builds(
         transitions=st.lists(texts, max_size=3),
         started_epoch=maybe_times,
         billable_seconds=st.integers(0),
+        training_seconds=st.none() | st.integers(1),
     ),
     failure=st.none()
     | st.builds(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import tarfile
 import time
 from pathlib import Path
@@ -238,6 +239,8 @@ def test_a_reclaimed_spot_job_starts_again_from_its_checkpoint(
     numbers = [step for step in steps if step]
     assert len(numbers) == len(set(numbers))
     assert max(numbers) == 60
+    clock = (job["TrainingEndTime"] - job["TrainingStartTime"]).total_seconds()
+    assert 1 <= job["TrainingTimeInSeconds"] <= math.ceil(clock)
 
 
 def test_names_and_quotas_are_guarded(cloud: Cloud, make: Maker) -> None:
