@@ -56,9 +56,14 @@ def billed_seconds(launch: Launch, now: float | None = None) -> float:
 
 def held_seconds(launch: Launch, now: float | None = None) -> float:
     """How long the hosts were there. BillableTimeInSeconds of a spot job is TrainingTimeInSeconds
-    less the saving (botocore's model of DescribeTrainingJob): money, not time."""
+    less the saving (botocore's model of DescribeTrainingJob): money, not time. From start to end,
+    where that is all that is known, also counts what was between a reclaim and the next hosts."""
     billed, outcome = billed_seconds(launch, now), launch.outcome
-    if outcome is None or outcome.started_epoch is None or outcome.ended_epoch is None:
+    if outcome is None:
+        return billed
+    if outcome.training_seconds is not None:
+        return float(outcome.training_seconds)
+    if outcome.started_epoch is None or outcome.ended_epoch is None:
         return billed
     return max(billed, outcome.ended_epoch - outcome.started_epoch)
 
@@ -140,11 +145,8 @@ def warning(budget: Budget, spend: Spend, now: float, created: float) -> str | N
     return most.words if most is not None and most.share >= budget.warn_at else None
 
 
-def seconds_left(
-    budget: Budget, spend: Spend, target: Target, prices_usd: Mapping[str, float], now: float
-) -> float | None:
-    """How long one job on this target may run; None where no limit applies."""
-    hour = cost_of(target, 3600, prices_usd)
+def seconds_left(budget: Budget, spend: Spend, hour: Spend, now: float) -> float | None:
+    """How long one job may run of which an hour costs so much; None where no limit applies."""
     left = []
     if budget.max_gpu_hours is not None:
         left.append((budget.max_gpu_hours - spend.gpu_hours) / hour.gpu_hours * 3600)

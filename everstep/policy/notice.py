@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everstep.contracts.failures import Failure, FailureClass
 from everstep.contracts.records import Launch, Run
-from everstep.policy.cost import hours, spend_of
+from everstep.policy.cost import Spend, hours, spend_of
 from everstep.policy.file_system import checkpoint_place, keeps_checkpoints
 from everstep.policy.job_request import checkpoint_uri, report_uri
 from everstep.policy.own_file_system import own_spend
@@ -46,18 +46,22 @@ def notice(
     run: Run,
     kind: Kind,
     text: str,
-    launches: Sequence[Launch],
+    launches: Sequence[Launch] | None,
     *,
     failure: Failure | None = None,
     runbook_url: str = "docs/runbook.md",
     prices_usd: Mapping[str, float] | None = None,
     now: float = 0.0,
 ) -> Notice:
-    """``launches``: those of training, oldest first, and the exports after them. ``now``: epoch
-    seconds, until when a file system of the run's own is paid for."""
-    prices = prices_usd or {}
-    spend = spend_of(launches, prices).plus(own_spend(run, prices, now))
-    last = launches[-1] if launches else None
+    """``launches``: those of training, oldest first, and the exports after them; None where nobody
+    read them: then what they cost is not said. ``now``: epoch seconds, until when a file system of
+    the run's own is paid for."""
+    jobs = launches or []
+    spend = None
+    if launches is not None:
+        prices = prices_usd or {}
+        spend = spend_of(jobs, prices).plus(own_spend(run, prices, now))
+    last = jobs[-1] if jobs else None
     where = last.item if last else f"waited-{run.waited_seconds:.0f}"
     ident = f"{run.run_id}/{kind}/{where}/{run.redrive_count}"
     page = runbook_url if failure is None else f"{runbook_url}#{failure.failure_class}"
@@ -65,9 +69,9 @@ def notice(
         [f"Run {run.run_id} (team {run.team.name}): {text}"],
         _cause(failure),
         [f"What to do: {advice(run, kind, failure)}", f"Runbook: {page}"],
-        _results(run, launches),
-        ["History:", *history(launches)] if launches else [],
-        [f"Spent: {spend.words(hours(launches))}."] if launches or run.own_lustre else [],
+        _results(run, jobs),
+        ["History:", *history(jobs)] if jobs else [],
+        [f"Spent: {spend.words(hours(jobs))}."] if spend and (jobs or run.own_lustre) else [],
         [
             *([f"Report, in a minute: {report_uri(run)}"] if kind in ("done", "give_up") else []),
             *(f"{name}: {url}" for name, url in links(run, last)),
@@ -80,15 +84,21 @@ def notice(
                     "team": run.team.name,
                     "kind": kind,
                     "class": failure.failure_class if failure else None,
-                    "attempts": sum(x.spent_attempt for x in launches if not x.export),
-                    "gpu_hours": spend.gpu_hours,
-                    "usd": spend.usd,
+                    **_figures(jobs, spend),
                 }
             )
         ],
     ]
     body = "\n\n".join("\n".join(lines) for lines in parts if lines)
     return Notice(id=ident, subject=_subject(run, kind, failure), body=body)
+
+
+def _figures(jobs: Sequence[Launch], spend: Spend | None) -> dict[str, float | None]:
+    """What nobody read is null, not nothing."""
+    if spend is None:
+        return dict.fromkeys(("attempts", "gpu_hours", "usd"))
+    attempts = sum(x.spent_attempt for x in jobs if not x.export)
+    return {"attempts": attempts, "gpu_hours": spend.gpu_hours, "usd": spend.usd}
 
 
 def history(launches: Sequence[Launch]) -> list[str]:
@@ -141,7 +151,7 @@ def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
     if kind == "done":
         return "nothing."
     if kind == "budget":
-        return f"nothing, or, once it has ended, {concrete(DEFAULTS[FailureClass.BUDGET][1], run)}."
+        return f"nothing, or, once it has ended, {raise_budget(run)}."
     if failure is not None and failure.failure_class is FailureClass.USER_STOP:
         return "nothing; press Redrive on the execution to go on."
     hint = (hint_of(failure, run) if failure else "") or "see the runbook"
@@ -150,15 +160,24 @@ def advice(run: Run, kind: Kind, failure: Failure | None) -> str:
     return f"{hint}. Redrive of the execution goes on where this stopped."
 
 
-def concrete(hint: str, run: Run) -> str:
-    """With the run's own id where a hint has a command."""
-    return hint.replace("everstep retry RUN", f"everstep retry {run.run_id}")
-
-
 def hint_of(failure: Failure, run: Run) -> str:
     """The failure's own; how to raise the budget where that is what ended the run."""
-    spent = DEFAULTS[FailureClass.BUDGET][1] if failure.failure_class is FailureClass.BUDGET else ""
-    return concrete(failure.hint or spent, run)
+    theirs = failure.hint if failure.rule.startswith("user:") else ""
+    if failure.failure_class is FailureClass.BUDGET and not theirs:
+        return raise_budget(run)
+    return failure.hint.replace("everstep retry RUN", f"everstep retry {run.run_id}")
+
+
+def raise_budget(run: Run) -> str:
+    """The command for each limit that the spec sets: the others end nothing."""
+    values = {"max_gpu_hours": "N", "max_usd": "N", "deadline": "TIME"}
+    limits = [
+        f"--set budget.{name}={value}"
+        for name, value in values.items()
+        if getattr(run.spec.budget, name) is not None
+    ]
+    hint = DEFAULTS[FailureClass.BUDGET][1]
+    return f"{hint}: everstep retry {run.run_id} {', or '.join(limits)}" if limits else hint
 
 
 def _results(run: Run, launches: Sequence[Launch]) -> list[str]:

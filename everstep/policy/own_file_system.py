@@ -8,8 +8,9 @@ from typing import Any
 
 from everstep.contracts.events import TAG_TABLE
 from everstep.contracts.records import Launch, OwnLustre, Run
+from everstep.contracts.run_spec import RunSpec, Target
 from everstep.contracts.storage_rules import SCRATCH, SCRATCH_PRICE
-from everstep.policy.cost import Spend, spend_of
+from everstep.policy.cost import Spend, cost_of, spend_of
 from everstep.policy.tags import run_tags
 
 PRICE = SCRATCH_PRICE
@@ -138,6 +139,15 @@ def own_spend(
 def planned_usd(gib: int, hours: float, usd_gib_month: float) -> float:
     """Of one that is there for so long."""
     return gib * hours * usd_gib_month / MONTH_HOURS
+
+
+def spend_an_hour(spec: RunSpec, target: Target, prices_usd: Mapping[str, float]) -> Spend:
+    """Of a job on this target, and of the file system beside it."""
+    hour, gib = cost_of(target, 3600, prices_usd), spec.data.scratch_gib
+    if gib is None:
+        return hour
+    price = prices_usd.get(PRICE)
+    return hour.plus(Spend(usd=None if price is None else planned_usd(gib, 1, price)))
 
 
 def spend_of_run(

@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 DEFAULTS: dict[FailureClass, tuple[Action, str]] = {
     F.BAD_CONFIG: (A.DO_NOT_RETRY, "the request or its settings cannot work: mend what it names"),
     F.BAD_DATA: (A.DO_NOT_RETRY, "prepare the dataset anew, or mend its path"),
-    F.BUDGET: (A.DO_NOT_RETRY, "raise it: everstep retry RUN --set budget.max_usd=N"),
+    F.BUDGET: (A.DO_NOT_RETRY, "raise the limit that was met"),
     F.CAPACITY: (A.RETRY_BACKOFF, "add zones or types to compute"),
     F.COMMUNICATION_HANG: (A.RETRY_SAME, "one rank stopped answering the others"),
     F.DIVERGED: (A.DO_NOT_RETRY, "lower the learning rate, or skip the batches of that step"),

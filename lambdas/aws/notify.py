@@ -23,10 +23,10 @@ class Notifier:
         run: Run,
         kind: Kind,
         text: str,
-        launches: Sequence[Launch],
+        launches: Sequence[Launch] | None,
         failure: Failure | None = None,
     ) -> None:
-        """Publish if the spec asked to hear of ``kind``.
+        """Publish if the spec asked to hear of ``kind``. ``launches``: None where nobody read them.
 
         Sent before the fact is stored, and not once it is: a handler that dies in between says it
         twice, with the same id, rather than never. A topic that does not answer must not end a

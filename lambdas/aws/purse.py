@@ -9,7 +9,7 @@ from everstep.policy.cost import Spend, over, seconds_left, spend_now, warning
 from everstep.policy.figures import of_run
 from everstep.policy.goodput import so_far
 from everstep.policy.job_request import runtime_seconds
-from everstep.policy.own_file_system import own_spend, spend_of_run
+from everstep.policy.own_file_system import own_spend, spend_an_hour, spend_of_run
 from everstep.policy.rule import DEFAULTS
 from everstep.policy.watchdog import Verdict
 from lambdas.aws.services import Services
@@ -21,7 +21,7 @@ def allowance(
     """The next launch's fields about money and time; a failure where nothing is left."""
     prices, now = services.env.prices_usd, services.clock()
     spend = spend_of_run(run, launches, prices, now)
-    left = seconds_left(run.spec.budget, spend, target, prices, now)
+    left = seconds_left(run.spec.budget, spend, spend_an_hour(run.spec, target, prices), now)
     if left is not None and left < 1:
         reached = over(run.spec.budget, spend, now, run.created_epoch)
         return Failure(
@@ -54,7 +54,7 @@ def watch_budget(run: Run, launch: Launch, services: Services) -> Verdict | None
         return Verdict(stop=StopReason.BUDGET, detail=f"{reached} (budget)")
     near = warning(budget, spend, now, run.created_epoch)
     if near is not None and run.budget_warned is None:
-        services.notifier.send(run, "budget", f"nears its budget: {near}", [])
+        services.notifier.send(run, "budget", f"nears its budget: {near}", None)
         services.store.update(run, budget_warned=True)
     return None
 

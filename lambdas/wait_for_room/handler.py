@@ -15,7 +15,7 @@ def act(step: TokenStep, services: Services) -> None:
         step=step.model_dump(mode="json", exclude={"task_token", "hold_seconds"}),
     )
     if run.waiting is None:
-        services.notifier.send(run, "wait", f"waits: {waiting.reason}", [])
+        services.notifier.send(run, "wait", f"waits: {waiting.reason}", None)
     services.store.update(run, waiting=waiting, status=RunStatus.WAITING, active=True)
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from everstep.cli.errors import CliError
 from everstep.cli.main import app
+from everstep.policy.own_file_system import PRICE
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = CliRunner()
@@ -161,7 +162,9 @@ def test_each_limit_of_a_budget_is_told_in_hosts_time(tmp_path: Path) -> None:
     for name in ("budget_usd", "budget_gpu_hours", "budget_deadline"):
         assert "it ends the run before its last step" in found[name]["text"]
     assert found["budget_usd"]["text"].startswith("0.01 USD: ")
-    assert "refused: config's prices_usd lacks ml.p5.48xlarge" in found["budget_usd"]["text"]
+    assert "refused: no price is configured for ml.p5.48xlarge" in found["budget_usd"]["text"]
+    assert "; refused: has passed" in found["budget_deadline"]["text"]
+    assert "refused" not in found["budget_gpu_hours"]["text"]
     ample = figures_of(tmp_path, {"budget": {"max_gpu_hours": 1e6}})["budget_gpu_hours"]
     assert "ends" not in ample["text"]
 
@@ -171,6 +174,25 @@ def test_a_budget_is_counted_on_demand_whatever_is_bought(tmp_path: Path) -> Non
     found = figures_of(tmp_path, {"compute": [spot], "budget": {"max_usd": 1_500_000}})
     assert found["cost_usd"]["value"]["expected"] < 1_500_000  # at spot's price it would do
     assert "it ends the run" in found["budget_usd"]["text"]
+
+
+def test_a_budget_pays_for_the_file_system_too(tmp_path: Path) -> None:
+    """2,400 GiB at 0.14 USD a month, beside 16 hosts at 63.296 USD an hour."""
+    data = {"prefix": "datasets/c4", "mode": "fsx", "scratch_gib": 2400}
+    found = figures_of(tmp_path, {"data": data, "budget": {"max_usd": 1000}})["budget_usd"]
+    hour = 16 * 63.296 + 2400 * 0.14 / 730
+    assert found["value"]["seconds"] == pytest.approx(1000 / hour * 3600)
+    assert found["source"].endswith("its own file system's")
+
+
+def test_a_budget_that_validate_spec_refuses_is_refused_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Config prices the hosts, not the file system."""
+    monkeypatch.setattr("everstep.cli.plan.prices", lambda _: {"ml.p5.48xlarge": 60.0})
+    data = {"prefix": "datasets/c4", "mode": "fsx", "scratch_gib": 2400}
+    found = figures_of(tmp_path, {"data": data, "budget": {"max_usd": 1000}})["budget_usd"]
+    assert f"refused: no price is configured for {PRICE}" in found["text"]
 
 
 def test_a_budget_is_told_where_nothing_else_is_foretold(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Lives of runs at their budget's end, beside a slow rank, on idle GPUs, and on a warm pool."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,8 +10,10 @@ from everstep.contracts.failures import FailureClass, Rung, StopReason
 from everstep.contracts.payloads import State
 from everstep.contracts.progress import format_line
 from everstep.contracts.records import RunStatus
+from everstep.policy.own_file_system import PRICE
+from lambdas.aws.purse import allowance
 from tests.lambdas.test_lives import Life, end, job, launched
-from tests.lambdas.world import START, World
+from tests.lambdas.world import RUN, START, World
 
 F = FailureClass
 GPU = [{"instance_type": "ml.g5.2xlarge", "nodes": 2}]
@@ -72,6 +75,43 @@ def test_the_next_job_may_run_only_as_long_as_the_budget_leaves(world: World) ->
     world.watch()
     assert life.wake() is State.GIVE_UP
     assert life.error == "Budget"
+
+
+def test_a_reclaimed_jobs_hours_are_those_that_it_had_hosts(world: World) -> None:
+    """DescribeTrainingJob's TrainingTimeInSeconds: the rest of ten hours it waited for spot."""
+    life = Life(world, budget={"max_gpu_hours": 3})
+    launched(life)
+    training(world)
+    world.now += 10 * 3600
+    world.sagemaker.jobs[job(1)].update(TrainingTimeInSeconds=7200)
+    world.put_checkpoint(9)
+    end(world, 1, "Failed", "InternalServerError: x")
+    assert life.wake() is State.LAUNCH_ATTEMPT
+    assert world.launch(2).spent_gpu_hours == 2.0
+
+
+def test_the_file_system_shortens_the_next_job(world: World) -> None:
+    """As much again as the host, an hour."""
+    prices = {"ml.m5.large": 0.1, PRICE: 0.1 * 730 / 2400}
+    world.env = world.env.model_copy(update={"prices_usd": prices, "run_file_systems": True})
+    data = {"prefix": "stdlib", "mode": "fsx", "scratch_gib": 2400}
+    run = world.put_run(spec={"data": data, "budget": {"max_usd": 1.0}})
+    found = allowance(run, [], run.spec.target(0), world.services())
+    assert isinstance(found, dict)
+    assert found["max_runtime_seconds"] == pytest.approx(5 * 3600, abs=1)
+    assert found["budget_bound"]
+
+
+def test_a_warning_does_not_say_that_nothing_was_spent(world: World) -> None:
+    """The watchdog doesn't read the run's earlier launches for it."""
+    life = Life(world, budget={"max_gpu_hours": 1})
+    launched(life)
+    training(world)
+    for minute in range(2, 55):
+        steps(world, 1, minute)
+    (warned,) = [m for m in world.messages() if "nears its budget" in m]
+    assert f"everstep retry {RUN} --set budget.max_gpu_hours=N" in warned
+    assert json.loads(warned.splitlines()[-1])["gpu_hours"] is None
 
 
 def test_a_deadline_that_passes_in_a_wait_starts_no_job(world: World) -> None:

@@ -1,5 +1,6 @@
 """Budget: what is spent, what is left, when it is said, when it ends."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from everstep.contracts.failures import FailureClass
 from everstep.contracts.records import Outcome
 from everstep.contracts.run_spec import Budget, Group, RunSpec, Target
+from everstep.contracts.training_spec import Data
 from everstep.policy.cost import (
     Spend,
+    cost_of,
     hours,
     over,
     seconds_left,
@@ -19,6 +22,7 @@ from everstep.policy.cost import (
     warning,
 )
 from everstep.policy.job_request import runtime_seconds
+from everstep.policy.own_file_system import PRICE, spend_an_hour
 from everstep.policy.retry import History, decide
 from tests.policy.test_retry import K, a_spec, failure_of, launch_of
 
@@ -77,7 +81,7 @@ def test_every_group_costs_and_shortens_what_a_budget_leaves() -> None:
     )
     assert spend_now(launch, PRICES, T + 3600) == Spend(gpu_hours=8 + 4, usd=100 + 2)
     target = Target(instance_type="ml.p5.48xlarge", groups=[group])
-    left = seconds_left(budget(max_usd=204), Spend(usd=0.0), target, PRICES, T)
+    left = seconds_left(budget(max_usd=204), Spend(usd=0.0), cost_of(target, 3600, PRICES), T)
     assert left == pytest.approx(2 * 3600)
 
 
@@ -95,9 +99,29 @@ def test_a_spot_jobs_saving_is_money_not_hours() -> None:
     assert spend_of([job], PRICES) == Spend(gpu_hours=8, usd=25)
 
 
+def test_hours_do_not_count_the_wait_between_a_reclaim_and_the_next_hosts() -> None:
+    """An hour of hosts in ten of the clock; a row of an older handler knows the clock alone."""
+    ended = Outcome(
+        status="Completed",
+        secondary_status="Completed",
+        transitions=["Starting", "Training", "Interrupted", "Starting", "Training", "Completed"],
+        started_epoch=T,
+        ended_epoch=T + 36_000,
+        billable_seconds=900,
+        training_seconds=3600,
+    )
+    job = launch_of(1, None).model_copy(
+        update={"instance_type": "ml.p5.48xlarge", "outcome": ended}
+    )
+    assert spend_of([job], PRICES) == Spend(gpu_hours=8, usd=25)
+    old = json.dumps(ended.model_dump(exclude={"training_seconds"}))
+    read = job.model_copy(update={"outcome": Outcome.model_validate_json(old)})
+    assert spend_of([read], PRICES) == Spend(gpu_hours=80, usd=25)
+
+
 def test_trainium_counts_by_chips_not_by_ranks() -> None:
     target = Target(instance_type="ml.trn1.32xlarge")
-    left = seconds_left(budget(max_gpu_hours=16), Spend(), target, {}, T)
+    left = seconds_left(budget(max_gpu_hours=16), Spend(), cost_of(target, 3600, {}), T)
     assert left == pytest.approx(3600)
 
 
@@ -137,7 +161,8 @@ def test_a_job_that_runs_for_what_is_left_just_reaches_the_budget(
     spec = a_spec()
     target = spec.compute[0].model_copy(update={"nodes": nodes})
     found = budget(max_gpu_hours=hours, max_usd=usd)
-    left = seconds_left(found, Spend(gpu_hours=spent_hours, usd=spent_usd), target, PRICES, T)
+    spent = Spend(gpu_hours=spent_hours, usd=spent_usd)
+    left = seconds_left(found, spent, cost_of(target, 3600, PRICES), T)
     assert left is not None
     launch = launch_of(1, None).model_copy(
         update={
@@ -155,11 +180,24 @@ def test_a_job_that_runs_for_what_is_left_just_reaches_the_budget(
 
 
 def test_the_nearest_limit_is_what_is_left() -> None:
-    target, spend = a_spec().compute[0], Spend(gpu_hours=1, usd=1.0)
+    hour, spend = cost_of(a_spec().compute[0], 3600, PRICES), Spend(gpu_hours=1, usd=1.0)
     found = budget(max_gpu_hours=2, max_usd=4, deadline=at(T + 60))
-    assert seconds_left(found, spend, target, PRICES, T) == 60
-    assert seconds_left(budget(max_gpu_hours=2, max_usd=4), spend, target, PRICES, T) == 3600
-    assert seconds_left(budget(), spend, target, PRICES, T) is None
+    assert seconds_left(found, spend, hour, T) == 60
+    assert seconds_left(budget(max_gpu_hours=2, max_usd=4), spend, hour, T) == 3600
+    assert seconds_left(budget(), spend, hour, T) is None
+
+
+def test_a_file_system_beside_the_job_shortens_what_a_budget_leaves() -> None:
+    """73 USD an hour of it, at 730 hours a month."""
+    data = {"prefix": "d", "mode": "fsx", "scratch_gib": 2400}
+    spec = a_spec().model_copy(update={"data": Data.model_validate(data)})
+    prices = {**PRICES, PRICE: 73 * 730 / 2400}
+    target = Target(instance_type="ml.p5.48xlarge")
+    hour = spend_an_hour(spec, target, prices)
+    assert (hour.gpu_hours, hour.usd) == (8, pytest.approx(173))
+    assert seconds_left(budget(max_usd=346), Spend(usd=0.0), hour, T) == pytest.approx(7200)
+    assert spend_an_hour(spec, target, PRICES) == Spend(gpu_hours=8), "unknown is not zero"
+    assert spend_an_hour(a_spec(), target, prices) == Spend(gpu_hours=8, usd=100)
 
 
 def with_budget(**limits: object) -> RunSpec:

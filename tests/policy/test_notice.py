@@ -21,6 +21,7 @@ from everstep.contracts.records import (
     ExportPlan,
     Launch,
     Outcome,
+    OwnLustre,
     Run,
     export_job_name,
     job_name,
@@ -101,7 +102,7 @@ FIRST = launch(1, last_step=45, committed_step=40, failure=LOST)
 SECOND = launch(2, resume_step=40, last_step=100, committed_step=100, outcome=COMPLETED)
 
 
-def say(kind: Any, text: str, launches: list[Launch], **more: Any) -> Notice:
+def say(kind: Any, text: str, launches: list[Launch] | None, **more: Any) -> Notice:
     given = more.pop("run", None) or run()
     prices = {"ml.m5.large": 0.1, "ml.m5.2xlarge": 0.5}
     return notice(given, kind, text, launches, runbook_url=RUNBOOK, prices_usd=prices, **more)
@@ -157,7 +158,7 @@ def tries_again() -> Notice:
 
 
 def waits() -> Notice:
-    return say("wait", "waits: 2 of 4 instances are in use, the run needs 4", [])
+    return say("wait", "waits: 2 of 4 instances are in use, the run needs 4", None)
 
 
 ALL = [done, gave_up, gave_up_on_the_export, gave_up_before_any_launch, tries_again, waits]
@@ -192,20 +193,61 @@ def test_the_longest_run_id_still_fits_a_subject() -> None:
         assert f"{RUNBOOK}#{name}\n" in said.body
 
 
-def test_a_spent_budget_says_the_command_and_not_a_redrive() -> None:
+LIMITS = [
+    ({"max_usd": 5}, "--set budget.max_usd=N"),
+    ({"max_gpu_hours": 5}, "--set budget.max_gpu_hours=N"),
+    ({"deadline": "2027-01-31T18:00:00Z"}, "--set budget.deadline=TIME"),
+    (
+        {"deadline": "2027-01-31T18:00:00Z", "max_gpu_hours": 5},
+        "--set budget.max_gpu_hours=N, or --set budget.deadline=TIME",
+    ),
+]
+
+
+def limited(budget: dict[str, Any]) -> Run:
+    return run(spec={**SPEC, "budget": budget})
+
+
+@pytest.mark.parametrize(("budget", "sets"), LIMITS)
+def test_a_spent_budget_says_the_command_and_not_a_redrive(
+    budget: dict[str, Any], sets: str
+) -> None:
     hint = DEFAULTS[FailureClass.BUDGET][1]
     spent = OOM.model_copy(update={"failure_class": FailureClass.BUDGET, "hint": hint})
-    body = say("give_up", "x", [FIRST], failure=spent).body
-    assert f"everstep retry {RUN} --set budget.max_usd=N" in body
+    body = say("give_up", "x", [FIRST], failure=spent, run=limited(budget)).body
+    command = f"raise the limit that was met: everstep retry {RUN} {sets}"
+    assert f"{command} (a Redrive" in body
     assert "goes on where this stopped" not in body
-    assert f"everstep retry {RUN} --set" in say("budget", "x", [FIRST]).body
+    assert f"{command}.\n" in say("budget", "x", None, run=limited(budget)).body
 
 
-def test_a_budget_that_another_failure_met_has_the_command_too() -> None:
+@pytest.mark.parametrize(("budget", "sets"), LIMITS)
+def test_a_budget_that_another_failure_met_has_the_command_too(
+    budget: dict[str, Any], sets: str
+) -> None:
     """Decision.of changes the class and leaves the hint of the former one out."""
     met = LOST.model_copy(update={"failure_class": FailureClass.BUDGET, "hint": ""})
-    assert f"everstep retry {RUN} --set budget.max_usd=N" in hint_of(met, run())
-    assert hint_of(LOST, run()) == ""
+    assert hint_of(met, limited(budget)).endswith(f": everstep retry {RUN} {sets}")
+    assert hint_of(LOST, limited(budget)) == ""
+
+
+def test_what_is_no_limit_of_the_spec_is_not_raised_by_a_command() -> None:
+    """A trainer may name the class, and so may a rule of the user's, which says what helps."""
+    named = LOST.model_copy(update={"failure_class": FailureClass.BUDGET})
+    assert hint_of(named, run()) == "raise the limit that was met"
+    theirs = named.model_copy(update={"rule": "user:wandb", "hint": "pay the bill"})
+    assert hint_of(theirs, limited({"max_usd": 5})) == "pay the bill"
+
+
+@pytest.mark.parametrize("kind", ["wait", "budget"])
+def test_what_nobody_read_is_not_said_to_have_cost_nothing(kind: Any) -> None:
+    """The cost of a file system alone is not what the run has spent."""
+    own = OwnLustre(since_epoch=0.0, file_system_id="fs-1", gib=2400, made_epoch=0.0)
+    body = say(kind, "x", None, run=run(own_lustre=own), now=3600.0).body
+    assert "Spent" not in body
+    facts = json.loads(body.splitlines()[-1])
+    assert [facts[name] for name in ("attempts", "gpu_hours", "usd")] == [None, None, None]
+    assert "Spent: 0.00" in say("give_up", "x", [], run=run(own_lustre=own), now=3600.0).body
 
 
 def test_no_hint_holds_a_field_that_nothing_fills_in() -> None:
