@@ -14,6 +14,11 @@ from constructs import Construct
 FIVE_MINUTES = Duration.minutes(5)
 
 
+def described(what: str, todo: str, runbook: str, alarm: str) -> str:
+    """``alarm``: the words behind "Alarm:" in a heading of docs/runbook.md."""
+    return f"{what}. {todo}. {runbook}#alarm-{alarm.replace(' ', '-')}"
+
+
 class ControlAlarms(Construct):
     def __init__(
         self,
@@ -25,6 +30,7 @@ class ControlAlarms(Construct):
         dead_queues: Mapping[str, sqs.IQueue],
         watchdog: lambda_.IFunction,
         watchdog_minutes: int,
+        runbook: str,
     ) -> None:
         super().__init__(scope, name)
         self.alarms: dict[str, cw.Alarm] = {}
@@ -32,34 +38,59 @@ class ControlAlarms(Construct):
         for team, machine in machines.items():
             self._alarm(
                 f"{team}ExecutionsFailed",
-                f"A run of {team} failed: its message, or the execution's cause, says why.",
+                described(
+                    f"A run of {team} failed",
+                    "Read its message, or the execution's cause: it says why, and what to do",
+                    runbook,
+                    "run failed",
+                ),
                 machine.metric_failed(period=FIVE_MINUTES, statistic="Sum"),
             )
         for word, queue in dead_queues.items():
             self._alarm(
                 f"{word}DeadLetters",
-                f"Events that no handler could take lie in {word}'s dead-letter queue.",
+                described(
+                    f"Events that no handler could take lie in {word}'s dead-letter queue",
+                    "Read the handler's log, mend the cause, then `everstep redrive-dlq`",
+                    runbook,
+                    "dead letters",
+                ),
                 queue.metric_approximate_number_of_messages_visible(
                     period=FIVE_MINUTES, statistic="Maximum"
                 ),
             )
         self._alarm(
             "WatchdogErrors",
-            "The watchdog fails: hangs go unseen, and launches turn to InspectAttempt.",
+            described(
+                "The watchdog fails: hangs go unseen, and launches turn to InspectAttempt",
+                "Read its log: one line a run that it could not look at",
+                runbook,
+                "watchdog errors",
+            ),
             watchdog.metric_errors(period=FIVE_MINUTES, statistic="Sum"),
             threshold=3,
         )
         window = Duration.minutes(max(5, 2 * watchdog_minutes))
         self._alarm(
             "WatchdogMissing",
-            "The watchdog was not invoked: its rule is disabled or throttled.",
+            described(
+                "The watchdog was not invoked",
+                "Enable its rule in EventBridge, or deploy again; look for throttled functions",
+                runbook,
+                "watchdog missing",
+            ),
             watchdog.metric_invocations(period=window, statistic="Sum"),
             comparison=cw.ComparisonOperator.LESS_THAN_THRESHOLD,
             missing=cw.TreatMissingData.BREACHING,
         )
         self._alarm(
             "LambdaThrottled",
-            "Functions of this account are throttled: its Lambda concurrency is used up.",
+            described(
+                "Functions of this account are throttled: its Lambda concurrency is used up",
+                "Find the function that takes it, or ask for more in Service Quotas",
+                runbook,
+                "functions throttled",
+            ),
             # Without a dimension, Lambda's metric is the sum over the account in this region.
             cw.Metric(
                 namespace="AWS/Lambda",

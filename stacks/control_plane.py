@@ -218,6 +218,7 @@ class ControlPlaneStack(Stack):
             dead_queues=dead_queues,
             watchdog=self.handlers.functions["watchdog"].function,
             watchdog_minutes=minutes,
+            runbook=self.config.runbook_url,
         ).alarms
 
     def _outputs(self) -> None:

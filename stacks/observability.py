@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from everstep.contracts import metrics, names
+from stacks.alarms import described
 from stacks.config import Config
 from stacks.control_plane import ControlPlaneStack
 from stacks.graphs import MINUTE, figure, graph, host, job, usage
@@ -27,13 +28,15 @@ SLOW_DOWNS = 100
 QUERIES = {
     "attempts-and-decisions": (
         "handlers",
-        "fields @timestamp, run_id, launch, message, class, next\n"
+        "fields @timestamp, run_id, launch, message, class, decision, next\n"
         "| filter ispresent(run_id)\n| sort @timestamp desc\n| limit 200",
     ),
     "handler-errors": (
         "handlers",
-        "fields @timestamp, @log, run_id, message, exception\n"
-        "| filter level in ['ERROR', 'CRITICAL']\n"
+        # What a handler raises, the runtime writes as text: no level, no fields.
+        "fields @timestamp, @log, run_id, message, exception, @message\n"
+        "| filter level in ['ERROR', 'CRITICAL']"
+        " or @message like /^\\[ERROR\\]|Task timed out/\n"
         "| sort @timestamp desc\n| limit 100",
     ),
     "first-cause-of-a-job": (
@@ -193,7 +196,7 @@ class ObservabilityStack(Stack):
                 height=8,
                 log_group_names=self._handler_groups(),
                 query_string=(
-                    "fields @timestamp, launch, message, class, next\n"
+                    "fields @timestamp, launch, message, class, decision, next\n"
                     f'| filter run_id = "{RUN}"\n| sort @timestamp desc\n| limit 100'
                 ),
             )
@@ -235,9 +238,12 @@ class ObservabilityStack(Stack):
         for word in self._buckets:
             self._alarm(
                 f"{word.capitalize()}SlowDown",
-                f"S3 turns requests on the {word} bucket away (SlowDown). Runs wait in place; if "
-                "it lasts: fewer writers a node, checkpoints less often, or data on FSx. "
-                f"{self.config.runbook_url}",
+                described(
+                    f"S3 turns requests on the {word} bucket away (SlowDown); runs wait in place",
+                    "If it lasts: fewer writers a node, checkpoints less often, or data on FSx",
+                    self.config.runbook_url,
+                    "slow down",
+                ),
                 self._s3(word, "5xxErrors"),
                 SLOW_DOWNS,
             )
@@ -246,10 +252,13 @@ class ObservabilityStack(Stack):
             capacity = settings.capacity_gib * 2**30
             self._alarm(
                 "LustreNearlyFull",
-                "The file system has less than a tenth of its capacity left: release files that "
-                "are in S3 (lfs hsm_release), delete old checkpoints, or raise "
-                "file_system.capacity_gib. "
-                f"{self.config.runbook_url}",
+                described(
+                    "The file system has less than a tenth of its capacity left",
+                    "Release files that are in S3 (lfs hsm_release), delete old checkpoints, or "
+                    "raise file_system.capacity_gib",
+                    self.config.runbook_url,
+                    "file system nearly full",
+                ),
                 self._fsx("FreeDataStorageCapacity"),
                 capacity * LOW_STORAGE,
                 cw.ComparisonOperator.LESS_THAN_THRESHOLD,

@@ -1,6 +1,5 @@
 """What a handler is given: environment, clock, and the services. Built once a process."""
 
-import json
 import os
 import random
 import time
@@ -151,7 +150,7 @@ def state_handler(kind: type[Payload], act: Callable[[Payload, Services], Any]) 
         names = ("run_id", "execution_name", "launch")
         logger.append_keys(**{n: getattr(payload, n) for n in names if hasattr(payload, n)})
         result = act(payload, services())
-        logger.info(json.dumps({"handled": kind.__name__, "next": _next(result)}))
+        logger.info("handled", extra={"payload": kind.__name__, "next": _next(result)})
         return result
 
     return handler

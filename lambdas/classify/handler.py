@@ -11,7 +11,7 @@ from everstep.policy.turns import patience
 from lambdas.aws.ending import outcome_of
 from lambdas.aws.jobs import NOT_CREATED
 from lambdas.aws.marks import newest_mark
-from lambdas.aws.services import Services, state_handler
+from lambdas.aws.services import Services, logger, state_handler
 
 
 def act(step: FailedStep, services: Services) -> dict[str, Any]:
@@ -57,6 +57,8 @@ def act(step: FailedStep, services: Services) -> dict[str, Any]:
         active=False,
         committed_step=newest.step if newest else launch.resume_step,
     )
+    said = {"class": failure.failure_class, "rule": failure.rule}
+    logger.info(f"classified: {failure.cause}", extra=said)
     return step.to(State.DECIDE, message=None)
 
 

@@ -11,7 +11,7 @@ from everstep.policy.own_file_system import spend_of_run
 from everstep.policy.retry import History, decide
 from everstep.policy.turns import turns
 from lambdas.aws.room import seconds_left
-from lambdas.aws.services import Services, state_handler
+from lambdas.aws.services import Services, logger, state_handler
 
 
 class NotClassified(Exception):
@@ -22,6 +22,10 @@ def act(step: Step, services: Services) -> dict[str, Any]:
     run, launches, _ = services.store.whole(step.run_id)
     launch = launches[-1]
     decision = launch.decision or _decide(run, launches, services)
+    said: dict[str, str] = {"decision": decision.kind}
+    if launch.failure:
+        said["class"] = launch.failure.failure_class
+    logger.info(f"decided: {_said(decision)}", extra=said)
     if decision.kind is DecisionKind.GIVE_UP:
         return step.to(State.GIVE_UP)
     if turns(launches, step.execution_arn) >= services.env.continue_after_turns:

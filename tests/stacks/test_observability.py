@@ -111,7 +111,20 @@ def test_every_alarm_tells_the_topic_what_to_do(prod: Synthesised) -> None:
     assert len(alarms) >= 10
     for alarm in alarms:
         assert len(alarm["AlarmActions"]) == 1, alarm
-        assert len(alarm["AlarmDescription"]) > 40, alarm
+        what, todo, _ = alarm["AlarmDescription"].split(". ", 2)
+        assert min(len(what), len(todo)) > 20, alarm
+
+
+def test_every_alarm_links_its_entry_of_the_runbook(prod: Synthesised, more: Synthesised) -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (Alarm: .*)$", runbook, re.MULTILINE)
+    anchors = {heading.lower().replace(":", "").replace(" ", "-") for heading in headings}
+    found = {
+        alarm["AlarmDescription"].rsplit(" ", 1)[1]
+        for stacks in (prod, more)
+        for alarm in stacks.resources("AWS::CloudWatch::Alarm")
+    }
+    assert found == {f"{prod.config.runbook_url}#{anchor}" for anchor in anchors}
 
 
 def test_saved_queries_read_logs_that_exist(prod: Synthesised) -> None:
