@@ -82,9 +82,12 @@ chaos: install-dev ## random sequences of faults on the emulator: SEEDS=200 SEED
 load: install-dev ## many runs at once on the emulator, every second one broken: RUNS=200
 	@$(WITH_NODE) $(BIN)/python -m bench.load --runs $(RUNS)
 
-check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one environment's templates, the fast tests
+# statelint and hadolint
+LINTERS := tests/stacks/test_definition.py::test_statelint tests/containers/test_versions.py
+
+check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one environment's templates, statelint, hadolint, the fast tests
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof ENVS=dev
-	@$(PYTEST) $(BY_GROUP) -m "not slow and not scenario" tests/contracts tests/policy tests/lambdas
+	@$(PYTEST) $(BY_GROUP) -m "not slow and not scenario" $(LINTERS) tests/contracts tests/policy tests/lambdas
 
 check-all: install-dev $(CHECKS)/.installed ## the same, every environment, in every kind of region
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof

@@ -1,5 +1,6 @@
 """The checks of ``everstep doctor``: each asks AWS one thing and says what it means."""
 
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -12,8 +13,9 @@ from everstep.cli.cloud import Cloud, error_code
 from everstep.cli.deploy import ROOT
 from everstep.contracts import names
 from everstep.contracts.instances import INSTANCE_TYPES
-from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
+from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS, State, Team
 from everstep.contracts.run_spec import RunSpec
+from everstep.policy.images import lookup
 from everstep.policy.quota import Room, judge, needs_of
 from lambdas.aws.quotas import Quotas
 
@@ -201,6 +203,14 @@ def endpoints(look: Look) -> Iterator[Finding]:
         yield Finding("endpoints", "ok", ", ".join(short))
 
 
+def _team(cloud: Cloud) -> Team:
+    """One as it is deployed. Registry and security groups are the same for every team."""
+    machine = next(iter(cloud.machines().values()))
+    answer = cloud.client("stepfunctions").describe_state_machine(stateMachineArn=machine)
+    start = json.loads(answer["definition"])["States"][State.VALIDATE_SPEC]
+    return Team.model_validate(start["Arguments"]["Payload"]["team"])
+
+
 def image(look: Look) -> Iterator[Finding]:
     """Of the spec, in the environment's registry. Others' registries are not asked."""
     assert look.spec is not None
@@ -208,19 +218,21 @@ def image(look: Look) -> Iterator[Finding]:
     if look.cloud.emulated:
         yield Finding("image", "ok", f"{named}: not needed, the emulator runs jobs on this machine")
         return
-    if "/" in named:
+    wanted = lookup(named, _team(look.cloud))
+    if wanted is None:
         yield Finding("image", "warn", f"{named}: of another registry, not looked at")
         return
-    repository, _, tag = named.partition(":")
     try:
         look.cloud.client("ecr").describe_images(
-            repositoryName=names.repository_name(look.cloud.env, repository),
-            imageIds=[{"imageTag": tag or "latest"}],
+            repositoryName=wanted.repository,
+            imageIds=[
+                {"imageDigest": wanted.digest} if wanted.digest else {"imageTag": wanted.tag}
+            ],
         )
     except ClientError as error:
         if error_code(error) not in ("ImageNotFoundException", "RepositoryNotFoundException"):
             raise
-        project = names.image_project_name(look.cloud.env, "trainer")
+        project = names.image_project_of(wanted.repository)
         fix = f"aws codebuild start-build --project-name {project}; see containers/"
         yield Finding("image", "fail", f"{named} is not in the registry", fix)
         return
@@ -250,15 +262,50 @@ def quotas(look: Look) -> Iterator[Finding]:
             yield Finding("quota", "ok", where)
 
 
+def efa(look: Look) -> Iterator[Finding]:
+    """Hosts reach each other over EFA only where a security group lets all traffic from and to
+    itself through ("Create a security group to support EFA communications", PCS guide)."""
+    assert look.spec is not None
+    many = [target for target in look.spec.compute if target.nodes > 1]
+    needing = [t for t in many if INSTANCE_TYPES[t.instance_type].efa_interfaces]
+    without = [t for t in many if t not in needing and INSTANCE_TYPES[t.instance_type].gpus]
+    for target in without:
+        said = f"{target.nodes} × {target.instance_type} has no EFA: gradients go over TCP"
+        yield Finding("efa", "warn", said, "one node, or a type with EFA")
+    if not needing:
+        if not without:
+            yield Finding("efa", "ok", "not needed: no entry of compute has several GPU hosts")
+        return
+    groups = _team(look.cloud).security_groups
+    pages = look.cloud.client("ec2").get_paginator("describe_security_group_rules")
+    open_ways = {
+        (rule["GroupId"], rule["IsEgress"])
+        for page in pages.paginate(Filters=[{"Name": "group-id", "Values": groups}])
+        for rule in page["SecurityGroupRules"]
+        if rule["IpProtocol"] == "-1"
+        and rule.get("ReferencedGroupInfo", {}).get("GroupId") == rule["GroupId"]
+    }
+    shut = {
+        group: [
+            way for way, out in (("from", False), ("to", True)) if (group, out) not in open_ways
+        ]
+        for group in groups
+    }
+    hosts = ", ".join(f"{t.nodes} × {t.instance_type}" for t in needing)
+    if whole := [group for group, ways in shut.items() if not ways]:
+        yield Finding("efa", "ok", f"{hosts}: {whole[0]} lets all of its own traffic through")
+        return
+    for group, ways in shut.items():
+        said = f"{hosts}: {group} does not let all traffic {' and '.join(ways)} itself through"
+        stack = names.stack_name(look.cloud.env, "network")
+        yield Finding("efa", "fail", said, f"cdk deploy {stack}: its group has both rules")
+
+
 def offering(look: Look) -> Iterator[Finding]:
     """Where EC2 offers the type. SageMaker's own list is not public: a hint, not a promise."""
     assert look.spec is not None
     zones = list(look.config.get("network", {}).get("zones", []))
     for target in look.spec.compute:
-        kind = INSTANCE_TYPES[target.instance_type]
-        if target.nodes > 1 and kind.gpus and not kind.efa_interfaces:
-            said = f"{target.nodes} × {target.instance_type} has no EFA: gradients go over TCP"
-            yield Finding("efa", "warn", said, "one node, or a type with EFA")
         pages = look.cloud.client("ec2").get_paginator("describe_instance_type_offerings")
         name = target.instance_type.removeprefix("ml.")
         offered = {
@@ -290,4 +337,9 @@ CHECKS: Mapping[str, Check] = {
     "endpoints": endpoints,
 }
 """In the order in which they are done; the first must work for the others to mean anything."""
-SPEC_CHECKS: Mapping[str, Check] = {"image": image, "quota": quotas, "zone": offering}
+SPEC_CHECKS: Mapping[str, Check] = {
+    "image": image,
+    "quota": quotas,
+    "efa": efa,
+    "zone": offering,
+}

@@ -1,6 +1,7 @@
 """``everstep doctor``: what each check makes of an answer, and of none."""
 
 import json
+from collections import defaultdict
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -12,9 +13,19 @@ from typer.testing import CliRunner
 
 from everstep import __version__
 from everstep.cli import doctor
-from everstep.cli.doctor_checks import Look, account, image, quotas, stacks, version
+from everstep.cli.doctor_checks import (
+    Look,
+    account,
+    efa,
+    image,
+    offering,
+    quotas,
+    stacks,
+    version,
+)
 from everstep.cli.main import app
 from everstep.contracts import names
+from stacks.definition import definition
 from tests.cli import watched
 
 NOW = 1_796_000_000.0
@@ -27,6 +38,9 @@ class Asked:
 
     def __init__(self, **clients: Any) -> None:
         self._clients, self.outputs = clients, {names.OUTPUT_VERSION: __version__}
+
+    def machines(self) -> dict[str, str]:
+        return {"Research": "arn"}
 
     def client(self, service: str) -> Any:
         return self._clients[service.replace("-", "_")]
@@ -97,27 +111,130 @@ def test_an_older_deploy_is_told() -> None:
     assert states(version(look(cloud))) == {"version": "warn"}
 
 
+GROUP = "sg-1"
+REGISTRY = "1.dkr.ecr.us-east-1.amazonaws.com/everstep-dev"
+TEAM = watched.TEAM.model_copy(update={"image_repository": REGISTRY, "security_groups": [GROUP]})
+DIGEST = "sha256:" + "a" * 64
+
+
+def deployed(**clients: Any) -> Asked:
+    """With a state machine of the team, as the stack writes it."""
+    text = json.dumps(definition(defaultdict(str), TEAM.model_dump()))
+    answer = {"definition": text}
+    machine = SimpleNamespace(describe_state_machine=lambda stateMachineArn: answer)
+    return Asked(stepfunctions=machine, **clients)
+
+
 @pytest.mark.parametrize(
-    ("named", "code", "state"),
+    ("named", "wanted", "code", "state"),
     [
-        ("trainer:stable", None, "ok"),
-        ("trainer:gone", "ImageNotFoundException", "fail"),
-        ("1.dkr.ecr/other:1", "never asked", "warn"),
+        ("trainer:stable", {"imageTag": "stable"}, None, "ok"),
+        ("trainer", {"imageTag": "latest"}, None, "ok"),
+        (f"trainer@{DIGEST}", {"imageDigest": DIGEST}, None, "ok"),
+        (f"trainer:stable@{DIGEST}", {"imageDigest": DIGEST}, None, "ok"),
+        (f"{REGISTRY}/trainer:stable", {"imageTag": "stable"}, None, "ok"),
+        (f"{REGISTRY}/trainer@{DIGEST}", {"imageDigest": DIGEST}, None, "ok"),
+        ("trainer:gone", {"imageTag": "gone"}, "ImageNotFoundException", "fail"),
+        (f"trainer@{DIGEST}", {"imageDigest": DIGEST}, "ImageNotFoundException", "fail"),
+        (f"{REGISTRY}/trainer:1", {"imageTag": "1"}, "RepositoryNotFoundException", "fail"),
+        ("1.dkr.ecr/other:1", None, "never asked", "warn"),
     ],
 )
-def test_the_specs_image(named: str, code: str | None, state: str) -> None:
+def test_the_specs_image(
+    named: str, wanted: dict[str, str] | None, code: str | None, state: str
+) -> None:
     asked: list[Any] = []
 
-    def describe(**request: Any) -> None:
-        asked.append(request["repositoryName"])
+    def describe(repositoryName: str, imageIds: list[dict[str, str]]) -> None:
+        asked.append((repositoryName, imageIds))
         if code:
             raise refused(code)
 
     spec = watched.run().spec
     spec = spec.model_copy(update={"trainer": spec.trainer.model_copy(update={"image": named})})
-    cloud = Asked(ecr=SimpleNamespace(describe_images=describe))
-    assert states(image(look(cloud, spec=spec))) == {"image": state}
-    assert asked == ([] if state == "warn" else ["everstep-dev/trainer"])
+    cloud = deployed(ecr=SimpleNamespace(describe_images=describe))
+    (found,) = image(look(cloud, spec=spec))
+    assert (found.check, found.state) == ("image", state)
+    assert asked == ([("everstep-dev/trainer", [wanted])] if wanted else [])
+    assert ("everstep-dev-trainer" in found.fix) == (state == "fail")
+
+
+class Pages:
+    """Of an EC2 whose lists answer what they are told."""
+
+    def __init__(self, **lists: list[dict[str, Any]]) -> None:
+        self._lists = lists
+
+    def get_paginator(self, operation: str) -> Any:
+        key = {
+            "describe_security_group_rules": "SecurityGroupRules",
+            "describe_instance_type_offerings": "InstanceTypeOfferings",
+        }[operation]
+        return SimpleNamespace(paginate=lambda **_: [{key: []}, {key: self._lists[key]}])
+
+
+def rule(out: bool, to: str = GROUP, protocol: str = "-1", **more: Any) -> dict[str, Any]:
+    return {
+        "GroupId": GROUP,
+        "IsEgress": out,
+        "IpProtocol": protocol,
+        "ReferencedGroupInfo": {"GroupId": to},
+        **more,
+    }
+
+
+ANYWHERE = {"GroupId": GROUP, "IsEgress": True, "IpProtocol": "-1", "CidrIpv4": "0.0.0.0/0"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "state", "said"),
+    [
+        ([rule(False), rule(True)], "ok", "sg-1 lets all"),
+        ([rule(False)], "fail", "all traffic to itself"),
+        ([rule(True)], "fail", "all traffic from itself"),
+        ([], "fail", "all traffic from and to itself"),
+        ([rule(False), ANYWHERE], "fail", "all traffic to itself"),
+        ([rule(False), rule(True, to="sg-2")], "fail", "all traffic to itself"),
+        ([rule(False, protocol="tcp"), rule(True)], "fail", "all traffic from itself"),
+        ([rule(False, GroupId="sg-2"), rule(True)], "fail", "all traffic from itself"),
+    ],
+)
+def test_hosts_with_efa_must_reach_each_other(
+    rules: list[dict[str, Any]], state: str, said: str
+) -> None:
+    cloud = deployed(ec2=Pages(SecurityGroupRules=rules))
+    (found,) = efa(look(cloud, spec=watched.run().spec))
+    assert (found.check, found.state) == ("efa", state)
+    assert said in found.said
+    assert f"16 × {watched.TYPE}" in found.said
+    assert ("everstep-dev-network" in found.fix) == (state == "fail")
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "found"),
+    [
+        (watched.TYPE, 1, ["ok"]),
+        ("ml.m5.large", 4, ["ok"]),
+        ("ml.g5.xlarge", 4, ["warn"]),
+    ],
+)
+def test_what_needs_no_efa_asks_for_none(kind: str, nodes: int, found: list[str]) -> None:
+    spec = watched.run().spec
+    (target,) = spec.compute
+    target = target.model_copy(update={"instance_type": kind, "nodes": nodes})
+    spec = spec.model_copy(update={"compute": [target]})
+    assert [one.state for one in efa(look(Asked(), spec=spec))] == found
+
+
+@pytest.mark.parametrize(
+    ("zone", "state"), [("us-east-1a", "ok"), ("us-east-1b", "warn"), (None, "ok")]
+)
+def test_a_type_is_looked_for_in_its_zone(zone: str | None, state: str) -> None:
+    spec = watched.run().spec
+    (target,) = spec.compute
+    spec = spec.model_copy(update={"compute": [target.model_copy(update={"zone": zone})]})
+    cloud = Asked(ec2=Pages(InstanceTypeOfferings=[{"Location": "us-east-1a"}]))
+    assert states(offering(look(cloud, spec=spec))) == {"zone": state}
 
 
 @pytest.mark.parametrize(
