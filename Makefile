@@ -90,7 +90,7 @@ check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one envi
 	@$(PYTEST) $(BY_GROUP) -m "not slow and not scenario" $(LINTERS) tests/contracts tests/policy tests/lambdas
 
 check-all: install-dev $(CHECKS)/.installed ## the same, every environment, in every kind of region
-	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof ENVS="$(ENVS) options"
 	@$(MAKE) --no-print-directory everywhere
 
 lint:
@@ -108,18 +108,21 @@ schema:
 synth-%: install
 	@$(WITH_NODE) node_modules/.bin/cdk synth --quiet --context env=$* --output cdk.out/$*
 
+synth-options: install # what config can ask for and no environment does
+	@$(WITH_NODE) $(BIN)/python -m stacks.proof.options cdk.out/options
+
 templates-%: synth-% $(CHECKS)/.installed
 	@$(BIN)/cfn-lint cdk.out/$*/*.template.json
 	@cd cdk.out/$* && $(CURDIR)/$(CHECKS)/bin/checkov --directory . --framework cloudformation --compact --quiet --skip-download
 
 synth: $(addprefix synth-,$(ENVS)) ## templates of every environment in config/, without credentials; cdk-nag runs in it
 
-proof: $(addprefix templates-,$(ENVS)) synth-prod ## cfn-lint, checkov, an IAM linter over every policy document, docs/security.md
+proof: $(addprefix templates-,$(ENVS)) synth-prod synth-options ## cfn-lint, checkov, an IAM linter over every policy document, docs/security.md
 	@$(CHECKS)/bin/python -W ignore::UserWarning stacks/proof/iam_lint.py $(addprefix cdk.out/,$(ENVS))
-	@$(BIN)/python -m stacks.proof.document cdk.out/prod --check
+	@$(BIN)/python -m stacks.proof.document cdk.out/prod cdk.out/options --check
 
-security: synth-prod ## write docs/security.md
-	@$(BIN)/python -m stacks.proof.document cdk.out/prod
+security: synth-prod synth-options ## write docs/security.md
+	@$(BIN)/python -m stacks.proof.document cdk.out/prod cdk.out/options
 
 docs: $(VENV)/.installed $(DOCS)/.installed ## the documentation site, in site/: open site/index.html
 	@# not --quiet: --strict would not see the warnings that it hides

@@ -7,8 +7,8 @@ from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks
 
 from everstep.contracts.names import stack_name
 from everstep.contracts.problems import describe
-from stacks import suppressions
 from stacks.access import AccessStack
+from stacks.acknowledge import acknowledge
 from stacks.config import Config, load
 from stacks.control_plane import ControlPlaneStack
 from stacks.images import ImagesStack
@@ -96,7 +96,7 @@ class EverstepApp:
         )
         for key, value in config.tags.items():
             Tags.of(app).add(key, value)
-        suppressions.acknowledge(self.stacks)
+        acknowledge(self.stacks)
 
 
 def add_checks(app: App) -> None:

@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from everstep.contracts.addresses import addresses_held
 from everstep.contracts.env import ControlEnv
 from everstep.contracts.names import (
     handler_folder,
@@ -64,6 +65,7 @@ class Handlers(Construct):
             prices_usd=config.prices_usd,
             rules=config.rules,
             run_file_systems=config.run_file_systems,
+            subnet_addresses=addresses_held(config.network.training_mask),
             adopters={
                 role: self._machine_arn(machine_name(env_name, team.name))
                 for team in config.teams

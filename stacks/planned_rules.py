@@ -3,22 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from everstep.contracts.addresses import (
+    AWS_ADDRESSES,
+    addresses_held,
+    addresses_needed,
+    smallest_mask,
+)
 from everstep.contracts.instances import INSTANCE_TYPES, RESERVABLE, similar_types
 from everstep.contracts.problems import Problem
 
-AWS_ADDRESSES = 5
-"""That AWS keeps of every subnet."""
 PATH = "planned"
-
-
-def addresses_needed(instance_type: str, nodes: int) -> int:
-    """One address for each EFA interface and one for the host's own, a node."""
-    return (INSTANCE_TYPES[instance_type].efa_interfaces + 1) * nodes
-
-
-def smallest_mask(addresses: int) -> int:
-    """Prefix length of the smallest subnet that holds so many hosts' addresses."""
-    return 32 - (addresses + AWS_ADDRESSES - 1).bit_length()
 
 
 def planned_problems(sections: Mapping[str, Any]) -> Iterator[Problem]:
@@ -49,7 +43,8 @@ def _subnet(run: Any, network: Any) -> Iterator[Problem]:
     interfaces = INSTANCE_TYPES[run.instance_type].efa_interfaces
     needed = addresses_needed(run.instance_type, run.nodes)
     size = 2 ** (32 - network.training_mask)
-    if needed <= size - AWS_ADDRESSES:
+    held = addresses_held(network.training_mask)
+    if needed <= held:
         return
     yield Problem(
         path="network.training_mask",
@@ -57,7 +52,7 @@ def _subnet(run: Any, network: Any) -> Iterator[Problem]:
         message=f"{run.nodes} nodes of {run.instance_type} need "
         f"({interfaces} EFA interfaces + 1) × {run.nodes} = {needed} addresses, and a "
         f"/{network.training_mask} has {size} − {AWS_ADDRESSES} that AWS keeps = "
-        f"{size - AWS_ADDRESSES}",
+        f"{held}",
         hint=f"training_mask = {smallest_mask(needed)} or less, and a cidr that holds it",
     )
 

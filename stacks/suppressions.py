@@ -1,28 +1,15 @@
-"""Every finding that stays, with its reason, on the resources that it is about: the one table.
+"""Every finding of a tool that stays, with its reason, on the resources that it is about.
 
-A row is a rule of cdk-nag (AwsSolutions, NIST 800-53 R5, our own), of CDK's template checks, or of
-checkov, for resources of one kind whose construct path matches. It is applied resource by resource,
-never to a stack. Wildcards in policies have their own table, ``stacks.wildcards``. Both are written
-out in docs/security.md; a test finds rows that no environment needs. Why: docs/adr/0017.
+A row is a rule of cdk-nag (AwsSolutions, NIST 800-53 R5, our own), of CDK's template checks and
+warnings, of checkov or of cfn-lint, for resources of one kind whose construct path matches;
+``stacks.acknowledge`` applies it resource by resource, never to a stack. Parliament's rows and
+hadolint's follow. Which wildcards a policy may have is a table of its own, ``stacks.wildcards``.
+All are written out in docs/security.md; a test finds rows that nothing needs. Why: docs/adr/0017.
+
+No CDK here: parliament reads this from an environment that has none.
 """
 
-import re
-from collections.abc import Iterator
-from typing import NamedTuple, cast
-
-from aws_cdk import (
-    Acknowledgment,
-    CfnResource,
-    IResolvable,
-    Reference,
-    Stack,
-    Tokenization,
-    Validations,
-)
-from aws_cdk import aws_iam as iam
-from constructs import IConstruct
-
-from stacks.wildcards import reason_for
+from typing import NamedTuple
 
 
 class Suppression(NamedTuple):
@@ -30,10 +17,13 @@ class Suppression(NamedTuple):
 
     rules: tuple[str, ...]
     kind: str
+    """CloudFormation's type, or ``IMPORTED``."""
     reason: str
     where: str = ".*"
 
 
+IMPORTED = "imported"
+"""A construct for something that is not ours: no resource is below it."""
 NIST = "NIST.800.53.R5-"
 
 SUPPRESSIONS = (
@@ -65,6 +55,25 @@ SUPPRESSIONS = (
         "nothing invokes them asynchronously but the clocks, whose next tick makes up for a lost "
         "one; events reach them through queues with dead-letter queues, states through retries",
         "Handlers/.*",
+    ),
+    Suppression(
+        ("cfn-lint W3005",),
+        "AWS::Lambda::Function",
+        "CDK writes DependsOn for the function's role beside its policy; the role's is redundant, "
+        "harmless, and not ours to leave out",
+        "Handlers/.*",
+    ),
+    Suppression(
+        ("cfn-lint W3005",),
+        "AWS::StepFunctions::StateMachine",
+        "CDK writes DependsOn for the machine's role beside its policy; the role's is redundant, "
+        "harmless, and not ours to leave out",
+    ),
+    Suppression(
+        ("@aws-cdk/aws-ec2:noSubnetRouteTableId",),
+        IMPORTED,
+        "only where config asks for someone else's VPC: nothing of ours writes a route into it",
+        r"Vpc/TrainingSubnet\d",
     ),
     Suppression(
         ("AwsSolutions-SF1",),
@@ -178,73 +187,50 @@ SUPPRESSIONS = (
 )
 
 
-def acknowledge(stacks: tuple[Stack, ...]) -> None:
-    """After the last grant: policies are read as they will be written."""
-    for stack in stacks:
-        for construct in stack.node.find_all():
-            if isinstance(construct, iam.Policy):
-                for finding, reason in sorted(dict(_wildcards(construct)).items()):
-                    _say(construct, f"AwsSolutions-IAM5[Resource::{finding}]", reason)
-            elif isinstance(construct, CfnResource):
-                _resource(stack, construct)
-
-
 def plugin_of(rule: str) -> str:
     """Which tool's rule it is."""
     for prefix in ("AwsSolutions", "NIST.800.53.R5", "Everstep"):
         if rule.startswith(prefix + "-"):
             return prefix
-    return "checkov" if rule.startswith("CKV") else "CloudFormation-Validate"
+    for start, tool in (("CKV", "checkov"), ("cfn-lint ", "cfn-lint"), ("@", "Annotation")):
+        if rule.startswith(start):
+            return tool
+    return "CloudFormation-Validate"
 
 
-def _resource(stack: Stack, resource: CfnResource) -> None:
-    path = resource.node.path.removeprefix(f"{stack.node.path}/")
-    skips = []
-    for row in SUPPRESSIONS:
-        if row.kind != resource.cfn_resource_type or not re.fullmatch(row.where, path):
-            continue
-        for rule in row.rules:
-            if plugin_of(rule) == "checkov":
-                skips.append({"id": rule, "comment": row.reason})
-            else:
-                _say(resource, rule, row.reason)
-    if skips:
-        resource.add_metadata("checkov", {"skip": skips})
-
-
-def _say(construct: IConstruct, rule: str, reason: str) -> None:
-    acknowledgment = Acknowledgment(id=f"{plugin_of(rule)}::{rule}", reason=reason)
-    Validations.of(construct).acknowledge(acknowledgment)
-
-
-def _wildcards(policy: iam.Policy) -> Iterator[tuple[str, str]]:
-    for statement in policy.document.to_json()["Statement"]:
-        actions = _as_list(statement["Action"])
-        for resource in _as_list(statement["Resource"]):
-            if "*" not in resource:
-                continue
-            # A policy variable as cdk-nag writes it: <aws:PrincipalTag/team>.
-            name = re.sub(r"\$\{(.*?)\}", r"<\1>", _readable(policy, resource))
-            reason = reason_for(name, actions)
-            if reason:
-                yield name, reason
-
-
-def _readable(scope: iam.Policy, resource: str) -> str:
-    """As cdk-nag writes it: a reference to another stack is the name of its export."""
-    resolved = Stack.of(scope).resolve(resource)
-    if isinstance(resolved, str):
-        return resolved
-    tokens = iter(Tokenization.reverse_string(resource).tokens)
-    return "".join(
-        part if isinstance(part, str) else _export(next(tokens)) for part in resolved["Fn::Join"][1]
-    )
-
-
-def _export(token: IResolvable) -> str:
-    stack = Stack.of(cast(Reference, token).target)
-    return str(stack.resolve(stack.export_value(token))["Fn::ImportValue"])
-
-
-def _as_list(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
+IAM_LINT = {
+    "RESOURCE_MISMATCH states:SendTask": "the service reference has no resource for it, the "
+    "service evaluates the machine's ARN (aws-cdk PR 8486 tried it; refusals name the machine): "
+    "narrower than the linter asks for",
+    "RESOURCE_MISMATCH states:DescribeExecution": "the linter wants the ARNs of express "
+    "executions too; ours are standard ones",
+    "RESOURCE_MISMATCH states:DescribeStateMachineForExecution": "the same, of express and map "
+    "runs",
+    "RESOURCE_MISMATCH states:ListExecutions": "the linter wants the ARNs of map runs too; "
+    "there are none",
+    "RESOURCE_MISMATCH sagemaker:CreateTrainingJob": "the linter knows no training plans; AWS's "
+    "AmazonSageMakerFullAccess grants it on their ARNs and their reserved capacity's",
+    "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "
+    "ARN; the statement names all three",
+    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition kms:EncryptionContext:aws:logs:arn": "what "
+    "CloudWatch Logs' own guide asks for in a key's policy; it covers DescribeKey by not applying",
+    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition s3:TlsVersion": "the bucket refuses s3:* below "
+    "TLS 1.2, two actions of which do not know the key and are refused over plain HTTP alone",
+    "MISMATCHED_TYPE Type mismatch: ArnLike requires a value of type Arn": "the same: an "
+    "encryption context is text to the linter, and holds an ARN",
+}
+"""Findings of the IAM linter that stay, by issue and the start of what it is about."""
+IAM_LINT_ELSEWHERE = {
+    "RESOURCE_MISMATCH": "in a key's, bucket's, queue's or role's own policy the resource is that "
+    "thing, whatever the action; a boundary gives nothing",
+    "RESOURCE_STAR": 'in such a policy "*" is that thing; a boundary gives nothing',
+}
+"""Of policies that are no identity's, by issue."""
+HADOLINT = {
+    "DL3003": "the EFA installer wants to be run from its own folder, which the layer removes",
+    "DL3008": "Ubuntu's packages have the versions of the base image's release: the base is what "
+    "is pinned, by digest",
+    "DL3064": 'no secret: the rule sees "token" in TOKENIZERS, a version',
+}
+"""Findings of hadolint that stay, on lines of containers/ that say so: nothing is ignored for a
+whole file."""

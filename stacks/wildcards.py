@@ -238,25 +238,9 @@ def reason_for(resource: str, actions: Iterable[str]) -> str | None:
     return None
 
 
-IAM_LINT = {
-    "RESOURCE_MISMATCH states:SendTask": "the service reference has no resource for it, the "
-    "service evaluates the machine's ARN (aws-cdk PR 8486 tried it; refusals name the machine): "
-    "narrower than the linter asks for",
-    "RESOURCE_MISMATCH states:DescribeExecution": "the linter wants the ARNs of express "
-    "executions too; ours are standard ones",
-    "RESOURCE_MISMATCH states:DescribeStateMachineForExecution": "the same, of express and map "
-    "runs",
-    "RESOURCE_MISMATCH states:ListExecutions": "the linter wants the ARNs of map runs too; "
-    "there are none",
-    "RESOURCE_MISMATCH sagemaker:CreateTrainingJob": "the linter knows no training plans; AWS's "
-    "AmazonSageMakerFullAccess grants it on their ARNs and their reserved capacity's",
-    "RESOURCE_MISMATCH ec2:CreateNetworkInterface": "the linter wants every resource type in one "
-    "ARN; the statement names all three",
-    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition kms:EncryptionContext:aws:logs:arn": "what "
-    "CloudWatch Logs' own guide asks for in a key's policy; it covers DescribeKey by not applying",
-    "UNKNOWN_CONDITION_FOR_ACTION Unknown condition s3:TlsVersion": "the bucket refuses s3:* below "
-    "TLS 1.2, two actions of which do not know the key and are refused over plain HTTP alone",
-    "MISMATCHED_TYPE Type mismatch: ArnLike requires a value of type Arn": "the same: an "
-    "encryption context is text to the linter, and holds an ARN",
+ENDPOINTS = {
+    "OwnAccount": "whatever an identity of this account may do by its own policies, and nobody "
+    "else: an endpoint's policy gives nothing, it bounds",
+    "ImageLayers": "layers of images lie in a bucket of ECR's, whose objects no one but ECR names",
 }
-"""Findings of the IAM linter that stay, by issue and the start of what it is about."""
+"""Wildcards of endpoints' policies, by statement."""

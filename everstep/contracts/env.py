@@ -34,6 +34,9 @@ class ControlEnv(BaseModel):
     run_file_systems: bool = False
     """Runs may make file systems of their own: the watchdog deletes what they leave."""
 
+    subnet_addresses: int | None = Field(default=None, gt=0)
+    """That each training subnet has for hosts. None: a stack of an earlier release does not say."""
+
     rules: list[UserRule] = Field(default_factory=list)
     """The user's own failure rules, asked before the built-in ones."""
 

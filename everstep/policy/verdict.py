@@ -1,8 +1,8 @@
 """Is a run spec refused? ``everstep plan`` and ValidateSpec ask here, so they answer alike.
 
 ValidateSpec asks beside it what a plan tells and goes on (a budget), and what only the cloud knows:
-whether the dataset, the weights and the checkpoint to begin from are there, and what the team's
-environment turns on.
+whether the dataset, the weights and the checkpoint to begin from are there, what the team's
+environment turns on, and how many hosts its subnets hold.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from everstep.contracts.addresses import address_problems
 from everstep.contracts.payloads import Start, State, Step
 from everstep.contracts.problems import describe
 from everstep.contracts.run_id import problem_of_run_id, run_id_of
@@ -36,6 +37,8 @@ def act(start: Start, services: Services) -> dict[str, Any]:
         problems += weights_problems(spec, start, services.checkpoints)
         problems += begin_problems(spec, step.run_id, start, services.checkpoints)
         problems += budget_problems(spec, services.env.prices_usd, services.clock())
+        held = services.env.subnet_addresses if start.team.subnets else None
+        problems += address_problems(spec, held)
         problems += remote_debug_problems(spec, start.team, step.run_id)
     if spec is None or problems:
         return step.to(State.REFUSE_SPEC, message=describe(problems))

@@ -14,10 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from parliament import analyze_policy_string
 
 from stacks.proof.resolved import Document, documents, load, place_of
-from stacks.wildcards import IAM_LINT
-
-OWN_RESOURCE = ("RESOURCE_MISMATCH", "RESOURCE_STAR")
-"""In a key's, queue's or role's own policy, "*" is that thing; in a boundary, it gives nothing."""
+from stacks.suppressions import IAM_LINT, IAM_LINT_ELSEWHERE
 
 
 def findings(document: Document, own_arn: str) -> list[str]:
@@ -38,7 +35,7 @@ def findings(document: Document, own_arn: str) -> list[str]:
 
 
 def _explained(found: Any, document: Document) -> bool:
-    if document.kind != "identity" and found.issue in OWN_RESOURCE:
+    if document.kind != "identity" and found.issue in IAM_LINT_ELSEWHERE:
         return True
     detail = found.detail if isinstance(found.detail, list) else [found.detail]
     about = [str(one["action"] if isinstance(one, dict) else one) for one in detail]

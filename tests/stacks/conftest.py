@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,8 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: E402
 from everstep.cli.stack_cost import UNKNOWN, at_rest  # noqa: E402
 from everstep.contracts.names import STACKS, stack_name  # noqa: E402
 from stacks.assembly import EverstepApp, add_checks  # noqa: E402
-from stacks.config import CONFIG_FOLDER, ROOT, Config, check, load  # noqa: E402
+from stacks.config import ROOT, Config, check, load  # noqa: E402
+from stacks.proof.options import asked_for, main  # noqa: E402
 
 
 class Synthesised(NamedTuple):
@@ -109,18 +109,18 @@ def prod(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
 
 @pytest.fixture(scope="session")
 def more(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    """prod with what no environment of ours turns on: NAT, EFA and export of the file system, and
-    for one team a way into its containers."""
-    raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
-    raw["network"] |= {"nat_gateways": 1, "training_mask": 19}
-    raw["file_system"] = {
-        "capacity_gib": 19200, "throughput_mbps_per_tib": 250, "efa": True, "export": True,
-        "checkpoints": True,
-    }  # fmt: skip
-    raw["teams"][0]["remote_debug"] = True
-    config, problems = check(raw)
+    """prod with the most that an option adds; under prod's own name."""
+    config, problems = check(asked_for("open"))
     assert problems == []
     return synthesise("prod", tmp_path_factory.mktemp("cdk") / "more", config)
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The assembly of everything that config can ask for and no environment of ours does."""
+    folder = tmp_path_factory.mktemp("cdk") / "options"
+    assert main([str(folder)]) == 0
+    return folder
 
 
 @pytest.fixture(scope="session")

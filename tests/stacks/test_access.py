@@ -67,6 +67,17 @@ class Iam:
             if resource["Type"] == "AWS::DynamoDB::Table"
         )
 
+        self.subnet, self.group = (
+            _arn("ec2", f"{kind}/{prefix}-{name}")
+            for kind, prefix, start in (
+                ("subnet", "subnet", "VpcTraining"), ("security-group", "sg", "TrainingGroup"),
+            )
+            for name in [
+                next(n for (_, n), r in self._resources.items() if n.startswith(start)
+                     and r["Type"] in ("AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"))
+            ]
+        )  # fmt: skip
+
     def identity(self, role: str) -> Identity:
         properties = self.role(role)
         inline = [
@@ -133,6 +144,8 @@ CDK_ROLE = _arn("iam", f"role/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}", "")
 LOGS = _arn("logs", "log-group:/aws/sagemaker/TrainingJobs:*")
 PERSON = _arn("iam", "role/everstep-prod-person-researcher", "")
 FUNCTION = _arn("lambda", "function:everstep-prod-LaunchAttempt")
+REPOSITORY = _arn("ecr", "repository/everstep-prod/trainer")
+INTERFACE = _arn("ec2", "network-interface/eni-0123456789abcdef0")
 BUILD = _arn("codebuild", "project/everstep-prod-trainer")
 
 CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
@@ -203,6 +216,30 @@ CASES: list[tuple[str, str, str, dict[str, str], bool]] = [
     ("data-prep", "s3:GetObject", OBJECT, {"in": "checkpoints"}, False),
     ("data-prep", "s3:PutObject", OBJECT, {"in": "output"}, False),
     ("data-prep", "sagemaker:CreateTrainingJob", JOB, {}, False),
+    # What every job needs: "CreateTrainingJob API: Execution Role Permissions", with a VPC and a
+    # key, in SageMaker's guide, 2026-11.
+    *(("job", f"s3:{action}", OBJECT, {"in": bucket}, True)
+      for bucket in ("checkpoints", "output")
+      for action in ("GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload")),
+    *(("job", "s3:ListBucket", "{bucket}", {"in": bucket, "prefix": "research/x"}, True)
+      for bucket in ("data", "checkpoints", "output")),
+    ("job", "ecr:GetAuthorizationToken", "*", {}, True),
+    *(("job", f"ecr:{action}", REPOSITORY, {}, True)
+      for action in ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")),
+    ("job", "ecr:BatchGetImage", _arn("ecr", "repository/others"), {}, False),
+    *(("job", f"logs:{action}", LOGS, {}, True)
+      for action in ("CreateLogGroup", "DescribeLogStreams", "CreateLogStream", "PutLogEvents")),
+    *(("job", f"ec2:{action}", "*", {}, True)
+      for action in ("DescribeDhcpOptions", "DescribeNetworkInterfaces", "DescribeSecurityGroups",
+                     "DescribeSubnets", "DescribeVpcs")),
+    *(("job", f"ec2:{action}", INTERFACE, {}, True)
+      for action in ("CreateNetworkInterface", "CreateNetworkInterfacePermission",
+                     "DeleteNetworkInterface", "DeleteNetworkInterfacePermission")),
+    ("job", "ec2:CreateNetworkInterface", "{subnet}", {}, True),
+    ("job", "ec2:CreateNetworkInterface", "{group}", {}, True),
+    *(("job", f"kms:{action}", "{data_key}", {}, True)
+      for action in ("Decrypt", "GenerateDataKey", "DescribeKey")),
+    ("job", "fsx:DescribeFileSystems", "*", {}, True),
     # Attacks: a team whose name begins with ours.
     ("researcher", "states:StartExecution", MACHINE, {"of": "x", "tag": "research"}, False),
     ("researcher", "states:StopExecution", RUN, {"of": "research-2"}, False),
@@ -276,6 +313,8 @@ def test_case(
         table=iam.table,
         data_key=iam.keys["data"],
         control_key=iam.keys["control"],
+        subnet=iam.subnet,
+        group=iam.group,
         stack=_arn("cloudformation", "stack/everstep-prod-control-plane/1"),
     )
     keys = {

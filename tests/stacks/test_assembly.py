@@ -17,6 +17,7 @@ from cdk_nag import AwsSolutionsChecks
 from everstep.contracts.names import construct_id, handler_folder
 from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
 from stacks.config import CONFIG_FOLDER, ROOT, check, environments
+from stacks.proof.options import asked_for
 
 from .conftest import Synthesised, synthesise
 
@@ -51,27 +52,19 @@ def test_what_no_environment_turns_on_has_no_finding_either(more: Synthesised) -
     _cfn_lint(more)
 
 
-VPC = "vpc-0123456789abcdef0"
-
-
 def test_an_imported_vpc_with_a_tiered_file_system_in_its_second_zone(tmp_path: Path) -> None:
-    raw = tomllib.loads((CONFIG_FOLDER / "prod.toml").read_text())
-    subnets = {zone: f"subnet-0123456789abcde{zone[-1]}0" for zone in raw["network"]["zones"]}
-    raw["network"] |= {"vpc_id": VPC, "subnet_ids": subnets, "interface_endpoints": []}
-    raw["file_system"] = {
-        "storage": "INTELLIGENT_TIERING", "throughput_mbps": 4000, "efa": True, "checkpoints": True,
-        "zone": "us-east-1b",
-    }  # fmt: skip
-    raw["planned"]["zone"] = "us-east-1b"
+    raw = asked_for("guest")
     config, problems = check(raw)
     assert problems == []
     found = synthesise("prod", tmp_path / "imported", config)
     assert found.report == []
     for kind in ("VPC", "Subnet", "VPCEndpoint", "FlowLog", "RouteTable"):
         assert found.resources(f"AWS::EC2::{kind}") == []
-    assert {group["VpcId"] for group in found.resources("AWS::EC2::SecurityGroup")} == {VPC}
+    assert {group["VpcId"] for group in found.resources("AWS::EC2::SecurityGroup")} == {
+        raw["network"]["vpc_id"]
+    }
     (file_system,) = found.resources("AWS::FSx::FileSystem")
-    assert file_system["SubnetIds"] == [subnets["us-east-1b"]]
+    assert file_system["SubnetIds"] == [raw["network"]["subnet_ids"]["us-east-1b"]]
     assert file_system["StorageType"] == "INTELLIGENT_TIERING"
     assert file_system["LustreConfiguration"]["ThroughputCapacity"] == 4000
     # FSx takes no link on this kind.

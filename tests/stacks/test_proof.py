@@ -6,17 +6,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, Duration, Stack, Validations
+from aws_cdk import App, Duration, Environment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Annotations, Match
 
+from everstep.contracts.payloads import HANDLER_STATES, RULE_HANDLERS
+from stacks.acknowledge import acknowledge
+from stacks.config import ROOT, check
+from stacks.network import NetworkStack
 from stacks.proof.document import page
+from stacks.proof.options import asked_for
 from stacks.proof.resolved import Place, documents, load, place_of
 from stacks.proof.rules import RULES, EverstepChecks
-from stacks.suppressions import SUPPRESSIONS, plugin_of
+from stacks.suppressions import (
+    HADOLINT,
+    IAM_LINT,
+    IAM_LINT_ELSEWHERE,
+    SUPPRESSIONS,
+    plugin_of,
+)
+from stacks.wildcards import ENDPOINTS, WILDCARDS
 
 from .conftest import Synthesised, violations
 
@@ -121,20 +134,60 @@ def test_a_rule_of_ours_sees_what_it_is_for_and_no_other_does(name: str, tmp_pat
 
 
 def test_every_suppression_is_needed_and_is_one_resource_at_a_time(
-    prod: Synthesised, more: Synthesised
+    prod: Synthesised, options: Path
 ) -> None:
     used = {
         (violation["ruleName"], violation["reason"])
-        for folder in (prod.folder, more.folder)
+        for folder in (prod.folder, options)
         for plugin in json.loads((folder / "validation-report.json").read_text())["pluginReports"]
         for violation in plugin.get("suppressedViolations", [])
         # at the resource itself, or the policy around it: never at a stack
         if violation["acknowledgedAt"].count("/") >= 2
     }
+    elsewhere = ("checkov", "cfn-lint", "Annotation")  # the tests below
     for row in SUPPRESSIONS:
-        rules = [rule for rule in row.rules if plugin_of(rule) != "checkov"]
+        rules = [rule for rule in row.rules if plugin_of(rule) not in elsewhere]
         if rules:
             assert any((rule, row.reason) in used for rule in rules), row
+
+
+def test_cfn_lint_is_silenced_where_cdk_names_a_role_twice_and_nowhere_else(
+    prod: Synthesised,
+) -> None:
+    silenced = 0
+    for template in prod.templates.values():
+        for name, resource in template["Resources"].items():
+            ignored = resource.get("Metadata", {}).get("cfn-lint", {})
+            given = resource["Properties"]
+            role = given.get("Role") or given.get("RoleArn")
+            twice = isinstance(role, dict) and role.get("Fn::GetAtt", [None])[0] in resource.get(
+                "DependsOn", []
+            )
+            of_ours = resource["Type"] in {row.kind for row in SUPPRESSIONS}
+            assert bool(ignored) == (twice and of_ours), name
+            assert not ignored or ignored == {"config": {"ignore_checks": ["W3005"]}}
+            silenced += bool(ignored)
+    assert silenced == len(HANDLER_STATES) + len(RULE_HANDLERS) + len(prod.config.teams)
+    assert not list(ROOT.glob(".cfnlintrc*"))  # a file would silence a rule everywhere
+
+
+def test_the_warning_of_someone_elses_subnets_is_there_until_its_row_is_applied() -> None:
+    config, _ = check(asked_for("guest"))
+    assert config is not None
+    env = Environment(account=config.account, region=config.region)
+    stack = NetworkStack(App(), "guest", env_name="guest", config=config, env=env)
+    warning = Match.string_like_regexp("noSubnetRouteTableId")
+    assert Annotations.from_stack(stack).find_warning("*", warning)
+    stack = NetworkStack(App(), "guest", env_name="guest", config=config, env=env)
+    acknowledge([stack])
+    assert Annotations.from_stack(stack).find_warning("*", warning) == []
+
+
+def test_hadolint_is_silenced_on_lines_that_have_a_reason() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "containers").glob("*.Dockerfile"))
+    assert set(re.findall(r"(?<=hadolint ignore=)\S+", text)) == set(HADOLINT)
+    assert "hadolint global" not in text
+    assert not [*ROOT.glob(".hadolint*"), *(ROOT / "containers").glob(".hadolint*")]
 
 
 def test_checkov_skips_are_on_resources(prod: Synthesised) -> None:
@@ -149,13 +202,28 @@ def test_checkov_skips_are_on_resources(prod: Synthesised) -> None:
     }
 
 
-def test_the_page_for_reviewers_lists_every_suppression_and_wildcard(prod: Synthesised) -> None:
-    text = page(prod.folder)
+def test_the_page_for_reviewers_lists_every_suppression_and_wildcard(
+    prod: Synthesised, options: Path
+) -> None:
+    text = page(prod.folder, options)
     assert "NO REASON" not in text
-    for row in SUPPRESSIONS:
-        absent = row.reason.startswith("only where config asks for")  # prod does not
-        assert row.reason in text or absent
+    reasons = [row.reason for row in SUPPRESSIONS] + [row.reason for row in WILDCARDS]
+    for table in (ENDPOINTS, IAM_LINT, IAM_LINT_ELSEWHERE, HADOLINT):
+        reasons += table.values()
+    assert [reason for reason in reasons if reason not in text] == []
     assert re.search(r"JobRoleApplied.*PutMetricData.*keeps it to SageMaker's namespace", text)
+
+
+def test_the_page_repeats_nothing_of_prod_among_what_config_has_to_ask_for(
+    prod: Synthesised, options: Path
+) -> None:
+    beside = page(prod.folder, options).partition("only where config asks for it")[2]
+    assert "PublicSubnet1/DefaultRoute" in beside
+    assert "ssmmessages:OpenDataChannel" in beside
+    assert "starport-layer-bucket" in beside
+    assert "noSubnetRouteTableId" in beside
+    assert "AwsSolutions-L1" not in beside
+    assert "xray:" not in beside
 
 
 def test_policies_resolve_to_whole_arns(prod: Synthesised) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_cdk import App, Environment
 
 from stacks.config import CONFIG_FOLDER, check, environments
+from stacks.config_rules import KNOWN_ENDPOINTS
+from stacks.network import NetworkStack
 from stacks.regions import REGIONS
 
-from .conftest import synthesise, unpriced, untagged
+from .conftest import flatten, synthesise, unpriced, untagged
 
 WHERE = (
     "us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1", "us-gov-west-1", "cn-north-1",
@@ -58,6 +61,39 @@ def test_every_environment_everywhere(env: str, region: str, tmp_path: Path) -> 
         for part, template in found.templates.items():
             text = json.dumps([r.get("Properties") for r in template["Resources"].values()])
             assert f"arn:{other}:" not in text, (part, other)
+
+
+OTHERWISE_NAMED = {
+    "cn-north-1": {
+        "ecr.api", "ecr.dkr", "fsx", "lambda", "monitoring", "sagemaker.api", "sagemaker.runtime",
+        "sqs", "states", "sts", "xray",
+    },
+    "us-gov-west-1": set(),
+}  # fmt: skip
+"""Endpoints whose names begin with ``cn.``: what EC2 listed there to the CDK's authors."""
+
+
+@pytest.mark.parametrize("region", OTHERWISE_NAMED)
+def test_every_known_endpoint_has_the_name_that_it_has_there(region: str) -> None:
+    raw = moved("dev", region)
+    raw["network"]["interface_endpoints"] = list(KNOWN_ENDPOINTS)
+    config, problems = check(raw)
+    assert config is not None, problems
+    app = App(context={"@aws-cdk/core:enablePartitionLiterals": True})
+    env = Environment(account=config.account, region=region)
+    NetworkStack(app, "all", env_name="all", config=config, env=env)
+    resources = app.synth().get_stack_by_name("all").template["Resources"].values()
+    made = {
+        flatten(resource["Properties"]["ServiceName"])
+        for resource in resources
+        if resource["Type"] == "AWS::EC2::VPCEndpoint"
+        and resource["Properties"]["VpcEndpointType"] == "Interface"
+    }
+    assert len(KNOWN_ENDPOINTS) == 20
+    assert made == {
+        f"{'cn.' if name in OTHERWISE_NAMED[region] else ''}com.amazonaws.{region}.{name}"
+        for name in KNOWN_ENDPOINTS
+    }
 
 
 def test_regions_are_those_that_botocore_knows() -> None:

@@ -1,5 +1,6 @@
 """Buckets, key, file system, registries."""
 
+import re
 from typing import Any
 
 import pytest
@@ -74,6 +75,29 @@ def test_no_rule_expires_a_checkpoint(buckets: dict[str, Any]) -> None:
             assert "ExpirationInDays" not in rule
             assert "ExpirationDate" not in rule
             assert "Transitions" not in rule
+
+
+def test_requests_are_measured_by_the_id_that_alarms_and_graphs_read(
+    prod: Synthesised, buckets: dict[str, Any]
+) -> None:
+    ids = set()
+    for name in DATA_BUCKETS:
+        (metrics,) = buckets[name]["Properties"]["MetricsConfigurations"]
+        assert set(metrics) == {"Id"}  # no prefix, no tag: every request
+        ids.add(metrics["Id"])
+    (measured,) = ids
+    alarms = [
+        dimension["Value"]
+        for alarm in prod.resources("AWS::CloudWatch::Alarm")
+        for query in alarm.get("Metrics", [])
+        for dimension in query.get("MetricStat", {}).get("Metric", {}).get("Dimensions", [])
+        if dimension["Name"] == "FilterId"
+    ]
+    boards = [flatten(b["DashboardBody"]) for b in prod.resources("AWS::CloudWatch::Dashboard")]
+    graphs = [found for board in boards for found in re.findall(r'"FilterId","(.*?)"', board)]
+    assert len(alarms) >= len(DATA_BUCKETS) - 1
+    assert len(graphs) >= len(DATA_BUCKETS)
+    assert {*alarms, *graphs} == {measured}
 
 
 def test_keys_rotate_and_are_kept(prod: Synthesised) -> None:
