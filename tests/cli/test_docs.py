@@ -35,7 +35,7 @@ def test_a_section_names_each_option_and_no_other(name: str) -> None:
     assert said == code
 
 
-def test_the_screen_in_the_docs_is_a_real_one() -> None:
+def test_the_screen_in_the_docs_is_what_watch_draws_of_these_rows() -> None:
     assert screen(MOMENTS["steps"]()).plain in TEXT
 
 

@@ -1,8 +1,13 @@
 """The cost at rest, by hand for prod, and what makes it change."""
 
-from everstep.cli.stack_cost import BY_USE, FREE, PRICED, UNKNOWN, Line, at_rest
+import math
+import re
+from pathlib import Path
 
-from .conftest import Synthesised, unpriced
+from everstep.cli.stack_cost import BY_USE, FREE, PRICED, UNKNOWN, Line, at_rest
+from stacks.config import ROOT
+
+from .conftest import Synthesised, synthesise, unpriced
 
 
 def _lines(found: Synthesised) -> dict[str, Line]:
@@ -24,6 +29,24 @@ def test_prod_at_rest_is_what_it_is_by_hand(prod: Synthesised) -> None:
     assert [line.monthly_usd for line in lines] == sorted(
         (line.monthly_usd for line in lines), reverse=True
     )
+
+
+def test_the_docs_say_the_sums(prod: Synthesised, tmp_path: Path) -> None:
+    def sum_of(found: Synthesised) -> str:
+        return f"{math.fsum(x.monthly_usd for x in at_rest(iter(found.templates.values()))):.0f}"
+
+    def said(page: str, words: str) -> tuple[str, ...]:
+        (found,) = re.findall(words, (ROOT / page).read_text(encoding="utf-8"))
+        return found if isinstance(found, tuple) else (found,)
+
+    dev, whole = sum_of(synthesise("dev", tmp_path / "dev")), sum_of(prod)
+    row = r"\*\*sum\*\* \| \| \*\*0\*\* \| \*\*≈ (\d+)\*\* \| \*\*≈ (\d+)\*\*"
+    assert said("docs/cost.md", row) == (dev, whole)
+    assert said("README.md", r"about (\d+) USD a month as .* about (\d+) as") == (dev, whole)
+    assert said("docs/comparison.md", r"about (\d+) USD a month") == (dev,)
+    alarms = r"CloudWatch alarms \| 0.10 each \| 0 \| \S+ \| (\S+) \|"
+    of = {line.kind: line.monthly_usd for line in at_rest(iter(prod.templates.values()))}
+    assert said("docs/cost.md", alarms) == (f"{of['CloudWatch::Alarm']:.2f}",)
 
 
 def test_nat_and_a_larger_file_system_cost_more(prod: Synthesised, more: Synthesised) -> None:

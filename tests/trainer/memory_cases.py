@@ -137,9 +137,15 @@ MORE = {
 _70B, _P5S = PRESETS["llama2-70b"], 128
 AT_4096 = {"sequence_length": 4096, "global_batch": 128}
 LARGE = {
+    "70b": Case(_70B, _P5S, {}, AT_4096),
+    "70b, partly recomputed": Case(_70B, _P5S, {}, PARTLY | AT_4096),
     "70b, recomputed": Case(_70B, _P5S, {}, FULL | AT_4096),
+    "70b, recomputed, several": Case(_70B, _P5S, {}, FULL | AT_4096 | {"global_batch": 1024}),
+    "70b, tensor 8": Case(_70B, _P5S, {"tensor": 8}, AT_4096 | {"global_batch": 16}),
+    "70b, hybrid, recomputed": Case(_70B, _P5S, {"sharding": "HYBRID_SHARD"}, FULL | AT_4096),
 }
-"""16 hosts of 8 H100."""
+"""16 hosts of 8 H100. "recomputed, several" is what ``everstep plan examples/llama2-70b.json``
+plans: test_memory.py holds the two together."""
 
 SIZES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "7b on 16": ("llama2-7b", 16, {}),

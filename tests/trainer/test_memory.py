@@ -12,7 +12,7 @@ from everstep.contracts.mesh import mesh_of, sharded
 from everstep.contracts.models import PRESETS
 from everstep.contracts.training_spec import Parallelism, Train
 from everstep.policy.memory_peak import MASTER, memory_plan
-from tests.trainer.memory_cases import CASES, LARGE, MORE, NODE, SIZES, Case
+from tests.trainer.memory_cases import CASES, FULL, LARGE, MORE, NODE, SIZES, Case
 
 ROOT = Path(__file__).resolve().parents[2]
 Tracked = dict[str, list[dict[str, int]]]
@@ -65,6 +65,18 @@ def test_each_part_is_torchs_on_more_meshes_and_at_the_sizes_that_are_trained(
     tracked_more: Tracked, name: str
 ) -> None:
     hold({**MORE, **LARGE}[name], tracked_more[name])
+
+
+def test_what_the_example_plans_is_among_them() -> None:
+    spec = json.loads((ROOT / "examples" / "llama2-70b.json").read_text("utf-8"))
+    case, (target,) = LARGE["70b, recomputed, several"], spec["compute"]
+    found = Case(
+        PRESETS[spec["model"]],
+        NODE * target["nodes"],
+        spec["parallelism"],
+        {key: spec["train"][key] for key in ("sequence_length", "global_batch", *FULL)},
+    )
+    assert found.plan() == case.plan()
 
 
 @pytest.fixture(scope="module")
