@@ -65,7 +65,10 @@ def _devices(seen: Evidence) -> Iterator[Finding]:
             "an instance type with EFA; outside SageMaker docker run --device=/dev/infiniband",
         )  # fmt: skip
     elif len(found) < wanted:
-        yield Finding("fail", "EFA devices", f"{said}, {seen.instance_type} has {wanted}")
+        yield Finding(
+            "fail", "EFA devices", f"{said}, {seen.instance_type} has {wanted}",
+            "another host: its driver did not bring all up; or docker run gave it only some",
+        )  # fmt: skip
     else:
         yield Finding("ok", "EFA devices", said)
 
@@ -116,7 +119,10 @@ def _plugin(seen: Evidence) -> Iterator[Finding]:
     bad = next((why for known, why in KNOWN_BAD.items() if known[: len(numbers)] == numbers), None)
     installed = _installed(seen, "libnccl-ofi")
     if not version:
-        yield Finding("warn", what, f"{seen.plugin_path} does not say its version")
+        yield Finding(
+            "warn", what, f"{seen.plugin_path} does not say its version",
+            "NCCL_DEBUG=INFO prints it at the start of a run",
+        )  # fmt: skip
     elif bad is not None:
         yield Finding("fail", what, f"{version} {bad}", "another EFA installer")
     elif installed and _numbers(installed)[:2] != numbers[:2]:
@@ -141,7 +147,10 @@ def _nccl(seen: Evidence) -> Iterator[Finding]:
         yield Finding("ok", "NCCL", torch)
     paths = sorted(set(re.findall(r"libnccl\.so\.2 .*=> (\S+)", seen.ldconfig)))
     if len(paths) > 1:
-        yield Finding("warn", "NCCL", f"{len(paths)} in the loader's cache: {', '.join(paths)}")
+        yield Finding(
+            "warn", "NCCL", f"{len(paths)} in the loader's cache: {', '.join(paths)}",
+            "keep torch's own, remove the other",
+        )  # fmt: skip
 
 
 def _shadows(seen: Evidence) -> Iterator[Finding]:
@@ -191,9 +200,15 @@ def _environment(seen: Evidence) -> Iterator[Finding]:
 def _gdrcopy(seen: Evidence, image_only: bool) -> Iterator[Finding]:
     library = "libgdrapi" in seen.ldconfig or "libgdrapi.so.2" in seen.shadows
     if not library:
-        yield Finding("warn", "GDRCopy", "no libgdrapi: small messages are slower")
+        yield Finding(
+            "warn", "GDRCopy", "no libgdrapi: small messages are slower",
+            "an image with GDRCopy, as containers/trainer.Dockerfile has it",
+        )  # fmt: skip
     elif not image_only and "dev/gdrdrv" not in seen.devices:
-        yield Finding("warn", "GDRCopy", "the host gives no /dev/gdrdrv: small messages are slower")
+        yield Finding(
+            "warn", "GDRCopy", "the host gives no /dev/gdrdrv: small messages are slower",
+            "outside SageMaker docker run --device=/dev/gdrdrv; in it the host's driver decides",
+        )  # fmt: skip
     else:
         yield Finding("ok", "GDRCopy", "libgdrapi" + ("" if image_only else " and /dev/gdrdrv"))
 
@@ -203,13 +218,19 @@ def _provider(seen: Evidence) -> Iterator[Finding]:
     known = INSTANCE_TYPES.get(seen.instance_type)
     if re.search(r"provider: efa\b", seen.fi_info):
         wanted = known.efa_interfaces if known else 0
-        short = len(domains) < wanted
-        said = f"{len(domains)} interfaces" + (
-            f", {seen.instance_type} has {wanted}" if short else ""
-        )
-        yield Finding("fail" if short else "ok", "provider efa", said)
+        said = f"{len(domains)} interfaces"
+        if len(domains) < wanted:
+            yield Finding(
+                "fail", "provider efa", f"{said}, {seen.instance_type} has {wanted}",
+                "another host, or the container's missing devices",
+            )  # fmt: skip
+        else:
+            yield Finding("ok", "provider efa", said)
     elif tcp := _TCP.search(seen.fi_info):
-        yield Finding("fail", "provider efa", f"libfabric offers {tcp[1]} instead: TCP fallback")
+        yield Finding(
+            "fail", "provider efa", f"libfabric offers {tcp[1]} instead: TCP fallback",
+            "a type with EFA, and its devices in the container",
+        )  # fmt: skip
     else:
         first = next((x for x in seen.fi_info.splitlines() if x.strip()), "fi_info says nothing")
         yield Finding(

@@ -60,7 +60,8 @@ def examine(look: Look) -> Iterator[Finding]:
                 return
         except BotoCoreError as error:
             yield Finding(name, "fail", " ".join(str(error).split()), hint_of(error))
-            yield Finding("rest", "warn", "not looked at: AWS could not be asked")
+            said = "not looked at: AWS could not be asked"
+            yield Finding("rest", "warn", said, "mend what is above, then run doctor again")
             return
 
 

@@ -218,9 +218,6 @@ def image(look: Look) -> Iterator[Finding]:
     if look.cloud.emulated:
         yield Finding("image", "ok", f"{named}: not needed, the emulator runs jobs on this machine")
         return
-    wanted = lookup(named, _team(look.cloud))
-    if wanted is None:
-        yield Finding("image", "warn", f"{named}: of another registry, not looked at")
         return
     try:
         look.cloud.client("ecr").describe_images(
