@@ -17,7 +17,7 @@ from everstep.cli import doctor_checks as doctor
 from everstep.contracts.check import check_spec
 from everstep.contracts.failures import Failure
 from everstep.contracts.names import OUTPUT_DEAD_LETTERS, STACKS
-from everstep.contracts.payloads import Team
+from everstep.contracts.payloads import State, Team
 from everstep.contracts.run_spec import RunSpec
 from everstep.policy import images
 from trainer.config import TrainerConfig, TrainerData, flat_from_toml
@@ -187,7 +187,9 @@ class _Account:
         raise _no("ResourceNotFoundException")
 
     def describe_state_machine(self, **_: str) -> dict[str, str]:
-        return {"name": "everstep-dev-research", "status": "DELETING"}
+        start = {"Arguments": {"Payload": {"team": TEAM.model_dump()}}}
+        states = json.dumps({"States": {State.VALIDATE_SPEC: start}})
+        return {"name": "everstep-dev-research", "status": "DELETING", "definition": states}
 
     def get_queue_url(self, **_: str) -> dict[str, str]:
         return {"QueueUrl": ""}
@@ -224,4 +226,4 @@ def findings() -> Iterator[doctor.Finding]:
     ):
         quotas = [name for name in doctor.SPEC_CHECKS if name != "quota"]
         for check in (*doctor.CHECKS.values(), *(doctor.SPEC_CHECKS[name] for name in quotas)):
-            yield from check(look)
+            yield from (found for found in check(look) if found.state != "ok")

@@ -218,6 +218,10 @@ def image(look: Look) -> Iterator[Finding]:
     if look.cloud.emulated:
         yield Finding("image", "ok", f"{named}: not needed, the emulator runs jobs on this machine")
         return
+    wanted = lookup(named, _team(look.cloud))
+    if wanted is None:
+        said = f"{named}: of another registry, not looked at"
+        yield Finding("image", "warn", said, "the launch itself will tell")
         return
     try:
         look.cloud.client("ecr").describe_images(
