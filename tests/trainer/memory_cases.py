@@ -26,6 +26,8 @@ class Case(NamedTuple):
     cut: dict[str, Any] = {}  # noqa: RUF012 - never changed
     recipe: dict[str, Any] = {}  # noqa: RUF012
     lora: dict[str, Any] | None = None
+    over: float = 0.1
+    """The share by which the plan's most activations may be above torch's; below: a tenth."""
 
     @property
     def parallelism(self) -> Parallelism:
@@ -118,7 +120,11 @@ MORE = {
         WIDE, 16, {"pipeline": 2}, TINY_BATCH | {"global_batch": 32}
     ),
     "pipeline 4, uneven, partly recomputed": Case(
-        WIDE, 16, {"pipeline": 4}, PARTLY | {"sequence_length": 512, "global_batch": 32}
+        WIDE,
+        16,
+        {"pipeline": 4},
+        PARTLY | {"sequence_length": 512, "global_batch": 32},
+        over=0.2,  # of a middle stage; the fullest rank's peak agrees
     ),
     "interleaved": Case(SMALL, 16, AWAY, {"global_batch": 64}),
     "pipeline 2, tensor 2": Case(SMALLER, 16, {"pipeline": 2, "tensor": 2}),

@@ -50,7 +50,8 @@ def hold(case: Case, ranks: list[dict[str, int]]) -> None:
     assert plan.optimizer / 2 == pytest.approx(fullest["gradients"], rel=0.01)
     assert plan.forward_backward_peak == pytest.approx(fullest["peak"], rel=0.1)
     most = max(activations for rank in case.positions() for _, activations, _ in rank.moments())
-    assert most == pytest.approx(max(x["activations"] for x in ranks), rel=0.1)
+    found = max(x["activations"] for x in ranks)
+    assert 0.9 * found <= most <= (1 + case.over) * found
     assert plan.activations <= most
 
 
