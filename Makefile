@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 WORKERS ?= 2
 PYTEST = $(WITH_NODE) $(BIN)/python -m pytest
 # a worker keeps a folder's emulator or a file's fixtures to itself: tests/conftest.py
-BY_GROUP = --numprocesses $(WORKERS) --dist loadgroup
+BY_PLACE = --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 BY_TEST = --numprocesses $(WORKERS) --dist load
 ENVS := $(basename $(notdir $(wildcard config/*.toml)))
 
@@ -66,7 +66,7 @@ demo: install ## deploy to the emulator, start a run, kill a host, watch it arri
 	@exec $(BIN)/everstep local demo
 
 test: install-dev ## every test but the fault model's table and the regions: WORKERS=2
-	@$(PYTEST) $(BY_GROUP) -m "not faults and not everywhere"
+	@$(PYTEST) $(BY_PLACE) -m "not faults and not everywhere"
 
 faults: install-dev ## the fault model's table on the emulator, a run a case
 	@$(PYTEST) $(BY_TEST) -m faults tests/chaos/test_fault_model.py
@@ -87,7 +87,7 @@ LINTERS := tests/stacks/test_definition.py::test_statelint tests/containers/test
 
 check: install-dev $(CHECKS)/.installed ## ruff, mypy, imports, schema, one environment's templates, statelint, hadolint, the fast tests
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof ENVS=dev
-	@$(PYTEST) $(BY_GROUP) -m "not slow and not scenario" $(LINTERS) tests/contracts tests/policy tests/lambdas
+	@$(PYTEST) $(BY_PLACE) -m "not slow and not scenario" $(LINTERS) tests/contracts tests/policy tests/lambdas
 
 check-all: install-dev $(CHECKS)/.installed ## the same, every environment, in every kind of region
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) lint types imports schema proof ENVS="$(ENVS) options"

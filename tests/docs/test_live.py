@@ -9,6 +9,7 @@ import pytest
 from docsite.blocks import Command, commands, parts
 from docsite.cli_page import commands as of_the_program
 from docsite.session import run_page
+from tests.conftest import place
 from tests.docs.pages import ROOT, RUN, pages, reason
 from tests.docs.stand_in import AROUND, FOR, named, stand_in
 from tests.docs.test_run_pages import check_ended, check_shown
@@ -46,12 +47,12 @@ def test_whatever_runs_on_the_quick_starts_emulator_is_one_workers(
     request: pytest.FixtureRequest,
 ) -> None:
     """Else pytest-xdist starts it twice, beside itself."""
-    groups = {
-        next(item.iter_markers("xdist_group")).args[0]
+    places = {
+        place(item.path)
         for item in request.session.items
         if "quick_start" in getattr(item, "fixturenames", ())
     }
-    assert groups <= {"docs-quick_start"}
+    assert places <= {"docs"}
 
 
 def test_every_stand_in_is_needed() -> None:
