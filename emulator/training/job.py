@@ -146,7 +146,7 @@ class Job:
                 synced = now
             failed = [host for host in self.hosts if host.exit_code not in (None, 0)]
             if self._lost:
-                return self._after_loss(now - begun)
+                return self._after_loss(begun)
             if interrupt is not None:
                 return self._after_interrupt(interrupt, begun)
             if self._stop:
@@ -172,17 +172,18 @@ class Job:
         self._grace(self._settings.sibling_seconds, terminate=True)
         self.record.trained(time.monotonic() - begun)
         if self._lost:
-            return self._after_loss(0.0)
+            return self._after_loss(time.monotonic())
         text = first.failure() or next((h.failure() for h in self.hosts if h.failure()), "")
         self._sync()
         self._keep_pool()
         self.record.fail(f"AlgorithmError: {text}, exit code: {first.exit_code}")
         return False
 
-    def _after_loss(self, seconds: float) -> bool:
+    def _after_loss(self, begun: float) -> bool:
+        """The other hosts are ours, and train, until the loss is noticed."""
         self._lost = False
         self._grace(self._settings.sibling_seconds, terminate=False)
-        self.record.trained(seconds)
+        self.record.trained(time.monotonic() - begun)
         strategy = self.record.request.get("RetryStrategy", {})
         if self._restarts < int(strategy.get("MaximumRetryAttempts", 0)):
             self.record.move("Restarting")

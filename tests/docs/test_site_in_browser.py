@@ -33,7 +33,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     if why := browser.lacking():
-        pytest.skip(why)
+        pytest.skip(why)  # no Chromium: make test installs it
     pages = [
         {"file": str(SITE / f"{page}.html"), "width": width, "height": 800}
         for page in WIDEST

@@ -300,7 +300,7 @@ def test_the_chart_library_is_the_packages_own() -> None:
     )
     package = browser.HERE / "node_modules" / "uplot" / "dist"
     if why := browser.lacking():
-        pytest.skip(why)
+        pytest.skip(why)  # no Chromium: make test installs it
     for name in ("uPlot.iife.min.js", "uPlot.min.css"):
         assert (ASSETS / name).read_bytes() == (package / name).read_bytes()
     licence = (package.parent / "LICENSE").read_text()
